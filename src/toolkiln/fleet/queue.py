@@ -84,7 +84,7 @@ class Queue:
         self._stream = keys.calls(pool)
         self._enqueue, self._finish = pipe.script("enqueue"), pipe.script("finish")
         self._requeue, self._renew = pipe.script("requeue"), pipe.script("renew")
-        self._cancel, self._call_states = pipe.script("cancel"), pipe.script("standing")
+        self._cancel, self._call_states = pipe.script("cancel"), pipe.script("states")
         self._remember, self._current = pipe.script("remember"), pipe.script("current")
         self._enqueues: Batch[tuple[Part, ...], Any] = Batch(self._send_enqueues)
         self._finishes: Batch[_Finish, int] = Batch(self._send_finishes)

@@ -1,8 +1,7 @@
--- Calls that wait for a person. KEYS: 1 all ids by until when they are kept, 2 all ids in
--- their order; 3 those of one call, where a call is asked for. ARGV: 1 what to do, see
--- below, 2 the time in microseconds, or "" for this server's.
--- A request is given back as: id, request, state, created, expires, decided, answer.
-local USE = 24 * 3600 * 1e6  -- for so long what was approved can be used
+-- Approval requests. KEYS: 1 all ids by the time until which they are kept, 2 all ids in lexical
+-- order, 3 the ids of one call. ARGV: 1 the action, 2 the time in microseconds, or "" for the time
+-- of this server. A request is returned as: id, request, state, created, expires, decided, answer.
+local USE = 24 * 3600 * 1e6  -- how long an approval can be used
 local PREFIX = "toolkiln:approval:"
 
 local kept, ids = KEYS[1], KEYS[2]
@@ -22,10 +21,10 @@ local function row(id)
   for _, name in ipairs({"created", "expires", "decided", "remembered_until"}) do
     found[name] = tonumber(found[name] or nil)
   end
-  -- A damaged one counts as not there: it must not keep others from being seen.
+  -- A damaged request counts as missing, so that the others stay visible.
   if not (found.created and found.expires) then return nil end
   if found.state == "approved" and not found.decided then return nil end
-  -- One from the future does not wait either: the clock was set back.
+  -- A request from the future is not pending: the clock was set back.
   found.waits = found.state == "pending" and found.created <= now and found.expires > now
   found.usable = found.state == "approved" and found.decided > now - USE
   found.remembered = found.remembered_by and (found.remembered_until or 0) > now
@@ -41,7 +40,7 @@ local function shown(found)
     found.answer or ""}
 end
 
--- Keeps a key for so long from now on, as this server counts.
+-- Lets a key expire at a time, by the clock of this server.
 local function keep(key, until_)
   redis.call("PEXPIRE", key, whole(math.max(1, (until_ - now) / 1000)))
 end
@@ -66,8 +65,8 @@ end
 
 local acts = {}
 
--- ARGV: id, request, fingerprint, microseconds to wait, by what an answer is remembered for
--- the session and for the arguments, each or "".
+-- ARGV: id, request, fingerprint, microseconds until it expires, the indexes of verdicts that are
+-- remembered for the session and for the arguments, or "".
 function acts.ask()
   clean()
   local of_call, same = KEYS[3], nil
@@ -89,7 +88,7 @@ function acts.ask()
   return shown(row(id))
 end
 
--- ARGV: the beginning of an id. Returns the first two requests that it fits.
+-- ARGV: the prefix of an id. Returns the first two requests that match.
 function acts.get()
   local answer = {}
   local fitting = redis.call("ZRANGEBYLEX", ids, "[" .. ARGV[3], "[" .. ARGV[3] .. "g")
@@ -101,8 +100,9 @@ function acts.get()
   return answer
 end
 
--- ARGV: id, state, answer, `session`, `arguments` or "" to remember it for, microseconds for
--- that. Returns whether it counts, and the request; nil if it cannot be remembered for that.
+-- ARGV: id, state, answer, `session`, `arguments` or "", which the verdict is remembered for, and
+-- for how many microseconds. Returns whether this verdict is the first, and the request; nil if it
+-- cannot be remembered for that.
 function acts.decide()
   local found = row(ARGV[3])
   if not found then return {0} end
@@ -129,7 +129,7 @@ function acts.use()
   return shown(row(found.id))
 end
 
--- ARGV: id. For good: a clock that is set back later must not let it wait again.
+-- ARGV: id. The state is stored, because a clock that is set back must not make it pending again.
 function acts.withdraw()
   local found = row(ARGV[3])
   if not found or found.state ~= "pending" then return 0 end
@@ -146,7 +146,7 @@ function acts.forget()
   return 1
 end
 
--- KEYS from 3 on: by what. Returns the newest that is remembered by one of them.
+-- KEYS from 3 on: indexes. Returns the newest request that one of them remembers.
 function acts.remembered()
   local newest
   for i = 3, #KEYS do
@@ -162,7 +162,7 @@ function acts.remembered()
   return newest and shown(newest)
 end
 
--- Returns the requests of one call that wait, newest first.
+-- Returns the pending requests of one call, newest first.
 function acts.of_call()
   local answer = {}
   for _, id in ipairs(redis.call("ZREVRANGE", KEYS[3], 0, -1)) do
@@ -172,7 +172,7 @@ function acts.of_call()
   return answer
 end
 
--- ARGV: how many at most, then states. Returns requests, newest first.
+-- ARGV: the limit, then states. Returns requests, newest first.
 function acts.list()
   local wanted, found, answer = {}, {}, {}
   for i = 4, #ARGV do wanted[ARGV[i]] = true end

@@ -1,16 +1,16 @@
--- Ends a call that waits, or whose workers are all gone; asks them to stop one that runs.
--- KEYS: the call's record, the key of its envelope, where it has one.
--- ARGV: the group, the packed reply, how long the end of a call is known, and of one that is
--- remembered, how long a stream of replies is kept, how many entries of it, the stream to ask
--- on or "", how many entries of it, the record's name, after how many milliseconds without
--- a sign of its worker a call counts as abandoned, and "1" if only a worker may end the call.
+-- Ends a call that waits or whose worker is gone; asks the workers to cancel a running one.
+-- KEYS: the call's record, the key of its envelope if that is stored separately.
+-- ARGV: the group, the packed reply, how long the end of a call is kept, and of a remembered one,
+-- how long a reply stream is kept, and its length, the control stream or "", its length, the
+-- record's name, after how many milliseconds without a renewed lease a call counts as abandoned,
+-- and "1" if only a worker may end the call.
 -- Returns "ended", "asked", "running", "done" or "unknown".
 local record, call_key = KEYS[1], KEYS[2]
 local group, reply, known_for, remembered_for = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local kept, most, control, most_asked, name = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local abandoned, by_worker = tonumber(ARGV[10]), ARGV[11] == "1"
--- A client's own record: it may neither read the stream nor remove anything from it. A worker
--- that takes the entry of a call that has ended drops it (current.lua).
+-- Restricted clients own their records, but may neither read nor change the stream. A worker that
+-- takes the entry of a call that has ended drops it (current.lua).
 local is_own = string.find(record, "^toolkiln:call:.+:")
 
 local known = redis.call("HMGET", record, "state", "pool", "entry", "askers", "print")
@@ -27,7 +27,7 @@ if held and held[3] < abandoned then
   return "asked"
 end
 if by_worker then
-  -- The worker that takes it finds this, and signs its end.
+  -- The worker that takes the call reads this, and signs its end.
   if not is_own and #redis.call("XRANGE", stream, entry, entry) == 0 then return "unknown" end
   redis.call("HSET", record, "cancel", 1)
   return "asked"
@@ -46,7 +46,7 @@ else
   redis.call("PEXPIRE", record, remembered_for)
 end
 for asker in string.gmatch(askers or "", "toolkiln:replies:%S+") do
-  -- Another client's stream may be none of ours to write to; it asks by itself.
+  -- An ACL may deny access to the stream of another client, which polls the state anyway.
   redis.pcall("XADD", asker, "MAXLEN", "~", most, "*", "replies", string.char(0x91) .. reply)
   redis.pcall("PEXPIRE", asker, kept)
 end

@@ -1,8 +1,8 @@
--- Returns what changed in the catalog since a given version.
+-- Returns the changes of the catalog since a given number.
 -- ARGV: the keys of the catalog, its names and its changes, which an ACL may allow to read
--- only; whose numbers, and which one, the reader has.
--- Returns whose numbers these are, the number, whether what follows is all there is, the
--- permissions if they changed, and names with their entries' ids, "" for what is gone.
+-- only; the epoch and the number that the reader has.
+-- Returns the epoch, the number, whether all names follow, the permissions if they changed, and
+-- names with their entries' ids, "" for removed ones.
 local AT_ONCE = 1000
 
 local catalog, names, changes = unpack(ARGV, 1, 3)
@@ -11,7 +11,7 @@ local epoch, number = state[1] or "", tonumber(state[2] or 0)
 local known = epoch == ARGV[4] and tonumber(ARGV[5]) or 0
 if known == number then return {epoch, number, 0, false, {}} end
 
--- A number that lies ahead was lost, with a server that failed.
+-- A server that failed may have lost the number that the reader has.
 local is_all = known == 0 or known > number or known < tonumber(state[3] or 0)
 local permissions = false
 if is_all or tonumber(state[4] or 0) > known then

@@ -1,17 +1,17 @@
--- Puts calls into a pool's stream, each once.
+-- Adds calls to a pool's stream, each once.
 -- KEYS: the stream, then each call's record.
--- ARGV: the group, how many may wait, for how many milliseconds the oldest may wait, how long
--- a record is kept of a call that does not end; then for each call its print, the stream that
--- its reply goes to or "", the milliseconds that it has or 0, "1" if it may run twice, its
--- record's name, what the entry says of it, and a key and an envelope where that is too large
--- for an entry, or "" and "".
--- Returns for each the id of its entry if it is accepted, else "running", "lost", "conflict", "overloaded" or, with what is
--- remembered of its reply, {"done", reply}.
--- The first write needs memory, whichever it is: where there is none, nothing has happened.
+-- ARGV: the group, how many calls may wait, how many milliseconds the oldest may wait, how long
+-- the record of a call that does not end is kept; then for each call its fingerprint, its reply
+-- stream or "", its time limit in milliseconds or 0, "1" if it is repeatable, its record's name,
+-- the envelope or its digest, and a key and the envelope if that is too large for an entry, or ""
+-- and "".
+-- Returns for each the id of its entry if it is accepted, else "running", "lost", "conflict",
+-- "overloaded" or, with the reply if it is remembered, {"done", reply}.
+-- Whichever write is the first, it needs memory: without memory, nothing is changed.
 local stream, group = KEYS[1], ARGV[1]
 local most, oldest, kept = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local HEAD, EACH = 4, 8
--- A client's own record: it may not read the stream, make it or say what it has forgotten.
+-- Restricted clients own their records, but may neither read nor create the stream.
 local is_own = KEYS[2] and string.find(KEYS[2], "^toolkiln:call:.+:")
 
 local function now()
@@ -24,9 +24,9 @@ local function room()
   local length = redis.call("XLEN", stream)
   if length == 0 then
     if redis.call("EXISTS", stream) == 0 then
-      if is_own then return 0 end  -- until a worker is there
+      if is_own then return 0 end  -- a worker creates it
       redis.call("XGROUP", "CREATE", stream, group, "0", "MKSTREAM")
-      -- From here on it is known if the server forgets something (open.lua).
+      -- From here on, open.lua detects restarts of the server.
       local run = string.match(redis.call("INFO", "server"), "run_id:(%w+)")
       redis.call("HSET", stream .. ":lives", "run", run)
     end
@@ -53,13 +53,13 @@ for i = 1, #KEYS - 1 do
   local print, asker, timeout = ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
   local repeatable, name, call = ARGV[at + 4] == "1", ARGV[at + 5], ARGV[at + 6]
   local body_key, body = ARGV[at + 7], ARGV[at + 8]
-  -- A key that is no record (only an attacker writes one) must not stop the others.
+  -- A key of another type, which only an attacker writes, must not stop the other calls.
   local known = redis.pcall("HMGET", record, "print", "state", "entry", "askers", "reply", "pool")
   local askers, answer = asker, nil
   local open = known[2] == "open"
 
   if open then
-    -- Nothing ran under this id: it can be used again.
+    -- Nothing ran under this id: it can be reused.
   elseif known.err or (known[1] and known[1] ~= print) then
     answer = "conflict"
   elseif known[2] then
@@ -80,7 +80,8 @@ for i = 1, #KEYS - 1 do
     left = left - 1
     if body_key ~= "" then redis.call("SET", body_key, body, "PX", kept) end
     local by = timeout > 0 and now() + timeout or 0
-    local entry = redis.call("XADD", stream, "*", "record", name, "call", call, "by", by, "tries", 0)
+    local entry = redis.call("XADD", stream, "*", "record", name, "call", call,
+      "by", by, "tries", 0)
     if open then redis.call("DEL", record) end
     redis.call("HSET", record, "print", print, "pool", stream, "entry", entry, "askers", askers)
     redis.call("PEXPIRE", record, kept)

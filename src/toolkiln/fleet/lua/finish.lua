@@ -1,14 +1,14 @@
 -- Ends calls and notifies their callers; of several ends of one call the first counts.
 -- KEYS: the stream, the stream of dead letters, then each call's record.
--- ARGV: the group, how long a stream of replies is kept, how many entries of it, and how long a
--- reply is remembered if that was asked for later; then for each call its entry, the reply, how
--- long the end is known, "1" if the reply is remembered or "2" if until the id is used again,
--- who asked in case the record is gone, why it is a dead letter or "", the key of its envelope
--- or "", and a key and a body where the reply is too large for an entry, or "" and "".
+-- ARGV: the group, how long a reply stream is kept, and its length, how long a reply is kept if
+-- `remember.lua` requested that; then for each call its entry, the reply, how long the end is
+-- kept, "1" if the reply is remembered or "2" if until the id is used again, the reply stream if
+-- the record is gone, the reason for a dead letter or "", the key of its envelope or "", and a key
+-- and the reply if that is too large for an entry, or "" and "".
 -- Returns 1 or 0 for each.
--- XACK is the first write: it needs no memory, and where the first write does not, Redis
--- refuses none of the others. Data that others may have damaged is used with pcall: one bad
--- key must not keep the other calls from their ends.
+-- XACK is the first write: it needs no memory, and if the first write needs none, Redis rejects
+-- none of the others. Keys that others may have damaged are used with pcall, so that one of them
+-- does not stop the other calls from ending.
 local stream, dead, group = KEYS[1], KEYS[2], ARGV[1]
 local kept, most, later = ARGV[2], ARGV[3], ARGV[4]
 local HEAD, EACH = 4, 9
@@ -17,12 +17,12 @@ local MOST_BYTES = 256 * 1024  -- of a field: no entry of ours has more
 
 local replies, order, ended, answers = {}, {}, {}, {}
 
--- Clients write the names in a record: nothing but a stream of replies is written to.
-local function tell(askers, reply)
-  local told = 0
+-- Clients write the names in a record: use them only if they are names of reply streams.
+local function notify(askers, reply)
+  local count = 0
   for asker in string.gmatch(askers, "toolkiln:replies:%S+") do
-    told = told + 1
-    if told > MOST_ASKERS then return end
+    count = count + 1
+    if count > MOST_ASKERS then return end
     if not replies[asker] then
       replies[asker] = {}
       order[#order + 1] = asker
@@ -31,16 +31,16 @@ local function tell(askers, reply)
   end
 end
 
--- Several packed replies are one array of msgpack.
+-- Several packed replies form one array of msgpack.
 local function packed(list)
   return string.char(0xdc, math.floor(#list / 256), #list % 256) .. table.concat(list)
 end
 
 local function bury(entry, why)
   local found, letter = redis.call("XRANGE", stream, entry, entry)[1], {"why", why}
-  local said = found and found[2] or {}
-  for i = 1, math.min(#said, 2 * MOST_FIELDS) do
-    letter[#letter + 1] = #said[i] <= MOST_BYTES and said[i] or ""
+  local fields = found and found[2] or {}
+  for i = 1, math.min(#fields, 2 * MOST_FIELDS) do
+    letter[#letter + 1] = #fields[i] <= MOST_BYTES and fields[i] or ""
   end
   redis.pcall("XADD", dead, "MAXLEN", "~", MOST_DEAD, "*", unpack(letter))
 end
@@ -59,7 +59,7 @@ for i = 1, #KEYS - 2 do
     if call_key ~= "" then redis.call("DEL", call_key) end
     local askers, print, current = unpack(redis.pcall("HMGET", record, "askers", "print", "entry"))
     if current and current ~= entry then
-      -- Somebody put the same call in by hand: its end is no end of the call.
+      -- A copied entry, whose end does not end the call.
       answers[i] = 0
     else
       if known_for ~= "0" and print and print ~= "" then
@@ -71,7 +71,7 @@ for i = 1, #KEYS - 2 do
         if remembered ~= "0" then redis.call("HSET", record, "reply", reply) end
         redis.call("PEXPIRE", record, known_for)  -- 0 deletes it
       end
-      tell(askers or asker, reply)
+      notify(askers or asker, reply)
     end
   end
 end

@@ -1,11 +1,11 @@
--- Texts to page through. ARGV: 1 what to do, see below, 2 the time in microseconds, or "" for
--- this server's, 3 the key of one: not in KEYS, which readers would need permission to write.
+-- Outputs. ARGV: 1 the action, 2 the time in microseconds, or "" for the time of this server, 3 the
+-- key of an output: not in KEYS, which readers would need permission to write.
 local output = ARGV[3]
 local time = redis.call("TIME")
 local now = tonumber(ARGV[2]) or time[1] * 1e6 + time[2]
 local acts = {}
 
--- Removes a caller's oldest outputs: those that expired, and those beyond so many characters.
+-- Removes a caller's expired outputs, and the oldest beyond a number of characters.
 local function bound(of_caller, most)
   local found, sum, kept = redis.call("ZREVRANGE", of_caller, 0, -1, "WITHSCORES"), 0, 0
   for i = 1, #found, 2 do
@@ -20,8 +20,8 @@ local function bound(of_caller, most)
   redis.call("ZREMRANGEBYRANK", of_caller, 0, -kept - 1)
 end
 
--- ARGV: whose, how many characters, microseconds to keep it, the key of the caller's outputs,
--- how many characters of these are kept; then its parts.
+-- ARGV: the caller's scope, the number of characters, microseconds to keep it, the key of the
+-- caller's outputs, how many characters of these are kept; then its parts.
 function acts.keep()
   local kept = string.format("%.0f", now + ARGV[6])
   local seconds = string.format("%.0f", math.max(1, ARGV[6] / 1000))
@@ -33,8 +33,8 @@ function acts.keep()
   bound(ARGV[7], tonumber(ARGV[8]))
 end
 
--- ARGV: whose, the first and the last part. Returns how many characters there are in all,
--- and the parts; nil if it is not theirs.
+-- ARGV: the caller's scope, the first and the last part. Returns the total number of characters
+-- and the parts; nil if it belongs to another caller.
 function acts.read()
   local scope, total, kept = unpack(redis.call("HMGET", output, "scope", "total", "kept"))
   if scope ~= ARGV[4] or tonumber(kept) <= now then return nil end
@@ -47,7 +47,7 @@ function acts.read()
   return answer
 end
 
--- The body of a reply that is a key of its own.
+-- Returns a reply that is stored under its own key.
 function acts.body()
   return redis.call("GET", output)
 end

@@ -1,14 +1,14 @@
--- The catalog of the fleet, as its publishers see it. ARGV[1]: what to do, see below.
+-- The catalog of the fleet, for its publishers. ARGV[1]: the action.
 -- KEYS: 1 catalog, 2 names, 3 changes, 4 publishers, 5 announcements, 6 the publisher's own.
 --
 -- A publisher's own hash has, by name, the id of an entry and the number that changed it;
 -- and under "" the stamp of its last publication. `names` has, by name, the id of the entry
--- that is served and how the keys of its pool's publishers begin. The pool that has a name
--- keeps it as long as one of its publishers has it; within a pool the latest change counts.
+-- that is served and the key prefix of its pool's publishers. The pool that has a name keeps it
+-- as long as one of its publishers has it; within a pool the latest change counts.
 local ID = 64
 local KEPT = 24 * 3600 * 1000   -- after the last heartbeat of the fleet
-local LAPSE = 5 * 60 * 1000     -- others of its pool were, but not this publisher
-local GRAVES = 10000            -- names that are gone and remembered
+local LAPSE = 5 * 60 * 1000     -- without a heartbeat, while others of its pool had one
+local MOST_REMOVED = 10000      -- removed names that are remembered
 
 local catalog, names, changes, publishers, announcements, own = unpack(KEYS)
 local time = redis.call("TIME")
@@ -37,7 +37,7 @@ local function serve(name, value)
   redis.call("ZADD", changes, next_number(), name)
 end
 
--- Finds who serves a name that its publisher has withdrawn.
+-- Chooses the publisher of a name that another one has withdrawn.
 local function elect(name)
   local served = redis.call("HGET", names, name)
   local holder = served and string.sub(served, ID + 1)
@@ -74,15 +74,15 @@ local function sweep()
   end
 end
 
-local function bury()
-  local graves = redis.call("ZCARD", changes) - redis.call("HLEN", names)
-  if graves <= GRAVES then return end
+local function forget_removed()
+  local removed = redis.call("ZCARD", changes) - redis.call("HLEN", names)
+  if removed <= MOST_REMOVED then return end
   for _, name in ipairs(redis.call("ZRANGE", changes, 0, -1)) do
     if redis.call("HEXISTS", names, name) == 0 then
       redis.call("HSET", catalog, "floor", redis.call("ZSCORE", changes, name))
       redis.call("ZREM", changes, name)
-      graves = graves - 1
-      if graves <= GRAVES / 2 then return end
+      removed = removed - 1
+      if removed <= MOST_REMOVED / 2 then return end
     end
   end
 end
@@ -92,20 +92,20 @@ local function close()
   redis.call("ZADD", publishers, now, own)
   sweep()
   if number then
-    bury()
+    forget_removed()
     redis.call("XADD", announcements, "MAXLEN", "~", 100, "*", "kind", "catalog")
   end
   for _, key in ipairs({catalog, names, changes, publishers, announcements}) do
     redis.call("PEXPIRE", key, KEPT)
   end
-  -- Longer than the others: the sweep needs to know what it had.
+  -- Longer than the others: the sweep reads the names that it had.
   redis.call("PEXPIRE", own, 2 * KEPT)
   return tonumber(redis.call("HGET", catalog, "number") or 0)
 end
 
 local acts = {}
 
--- Whether what would be replaced is what the publisher has verified.
+-- Returns whether the publisher has verified everything that it would replace.
 local function is_verified(pool)
   local permissions = redis.call("HGET", catalog, "permissions")
   if ARGV[4] ~= "" and permissions and permissions ~= ARGV[4] then
@@ -121,11 +121,11 @@ local function is_verified(pool)
   return true
 end
 
--- ARGV: the stamp that this builds on, or ""; the next one; permissions, or ""; the SHA-1 of
+-- ARGV: the stamp of the last publication, or ""; the next one; permissions, or ""; the SHA-1 of
 -- the published permissions that the publisher has verified; then names, the ids of their
--- entries, "" for what is gone, and the ids that the publisher has verified and may replace.
--- Returns the number of the catalog and the stamp, which stays where no name changes; nil if
--- the last publication was another, or something else would be replaced.
+-- entries, "" for removed ones, and the ids that the publisher has verified and may replace.
+-- Returns the number of the catalog and the stamp, which changes with the names only; nil if the
+-- last publication has another stamp, or an unverified entry would be replaced.
 function acts.publish()
   local stamp = redis.call("HGET", own, "") or ""
   local pool = pool_of(own)
@@ -150,13 +150,13 @@ function acts.publish()
   return {close(), stamp}
 end
 
--- ARGV: the stamp of the last publication. Returns the number; nil if it is not known.
+-- ARGV: the stamp of the last publication. Returns the number; nil for another stamp.
 function acts.refresh()
   if redis.call("HGET", own, "") ~= ARGV[2] then return nil end
   return close()
 end
 
--- The publisher is gone for good. Returns the number.
+-- Removes the publisher. Returns the number.
 function acts.withdraw()
   forget(own)
   if number then redis.call("XADD", announcements, "MAXLEN", "~", 100, "*", "kind", "catalog") end

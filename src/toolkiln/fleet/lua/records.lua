@@ -1,10 +1,10 @@
--- What is remembered of calls by their callers' ids: claims, results, how they stand.
--- KEYS: 1 the claim, 2 the claims of its caller, by when they were made; 3 the call's record
--- in the queue, 4 the requests for approval that it made, which clients may not read. ARGV: 1 what to do, see below,
--- 2 the time in microseconds, or "" for this server's.
+-- Calls by the ids that their callers chose: claims, results, states.
+-- KEYS: 1 the claim, 2 the claims of its caller by creation time, 3 the call's record in the
+-- queue, 4 its approval requests, which clients may not read. ARGV: 1 the action, 2 the time in
+-- microseconds, or "" for the time of this server.
 --
--- A claim with a token is of a call that a process makes by itself; one without is only
--- noted here, and how it stands is for its record in the queue to say.
+-- A claim with a token is of a call that runs in the claiming process. One without is of a queued
+-- call, whose state is in its record in the queue.
 local MOST = 1000            -- claims that are listed for one caller
 local NOTED = 24 * 3600 * 1e6
 
@@ -25,7 +25,7 @@ local function read(key)
   return found.kept and found.kept > now and found or nil
 end
 
--- Keeps a claim until then; by this server's clock for as long.
+-- Lets the claim expire at a time, by the clock of this server.
 local function keep(until_)
   redis.call("HSET", claim, "kept", whole(until_))
   redis.call("PEXPIRE", claim, whole(math.max(1, (until_ - now) / 1000)))
@@ -57,13 +57,13 @@ local function is_waited_for(requests)
   return false
 end
 
--- How a call of the queue stands, and its reply.
+-- Returns the state of a queued call, and its reply.
 local function queued(record)
   local state, stream, entry, reply =
     unpack(redis.call("HMGET", record, "state", "pool", "entry", "reply"))
   if state then return "done", reply end
   if not entry then return nil end
-  -- A client's own record: it may not read the stream, and takes the call to be there.
+  -- Restricted clients own their records, but may not read the stream: assume that it runs.
   if string.find(record, "^toolkiln:call:.+:") then return "running" end
   return #redis.pcall("XRANGE", stream or "", entry, entry) > 0 and "running" or "lost"
 end
@@ -85,7 +85,7 @@ end
 
 local acts = {}
 
--- ARGV: print, owner, token, microseconds of the lease and for which a lost call is known, id,
+-- ARGV: fingerprint, owner, token, microseconds of the lease and for which a lost call is kept, id,
 -- tool. Returns {"claimed", attempt}, {"conflict"}, {"done", reply} or {"busy", owner, lease}.
 function acts.claim()
   local known, attempt = read(claim), 1
@@ -102,7 +102,7 @@ function acts.claim()
   return {"claimed", attempt}
 end
 
--- ARGV: id, tool. Of a call that goes into the queue.
+-- ARGV: id, tool of a queued call.
 function acts.note()
   local known = read(claim)
   if known and known.state ~= "free" then return 0 end
@@ -111,10 +111,10 @@ function acts.note()
   return 1
 end
 
--- ARGV: token, microseconds of the lease and for which a lost call is known. Returns whether
--- its cancellation was requested; nil if it is lost.
+-- ARGV: token, microseconds of the lease and for which a lost call is kept. Returns whether its
+-- cancellation was requested; nil if the claim is lost.
 function acts.renew()
-  -- Redis lost it, and no other process makes the call: do not stop it.
+  -- Redis lost the claim, and no other process runs the call: let it continue.
   if redis.call("EXISTS", claim) == 0 then return 0 end
   if not held() then return nil end
   redis.call("HSET", claim, "lease", whole(now + ARGV[4]))
@@ -122,7 +122,7 @@ function acts.renew()
   return redis.call("HEXISTS", claim, "cancel")
 end
 
--- ARGV: token, reply, microseconds to keep it, `done`, or `free` if the id can be claimed anew.
+-- ARGV: token, reply, microseconds to keep it, `done`, or `free` if the id can be claimed again.
 function acts.finish()
   if not held() then return 0 end
   redis.call("HSET", claim, "state", ARGV[6], "reply", ARGV[4])
@@ -130,7 +130,7 @@ function acts.finish()
   return 1
 end
 
--- ARGV: token, or "" for a call of the queue; the text.
+-- ARGV: token, or "" for a queued call; the text.
 function acts.progress()
   local is_queued = ARGV[3] == "" and redis.call("HEXISTS", claim, "token") == 0
   if not held() and not (is_queued and redis.call("EXISTS", claim) == 1) then return 0 end
@@ -138,7 +138,7 @@ function acts.progress()
   return 1
 end
 
--- Returns 1 if its owner will be notified; else the stream of a queued call, or nil.
+-- Returns 1 if its owner reads the request; else the stream of a queued call, or nil.
 function acts.cancel()
   local found = read(claim)
   if found and found.token then
@@ -155,16 +155,16 @@ function acts.task()
   return found and shown(found)
 end
 
--- ARGV: how many at most. Returns claims, newest first.
+-- ARGV: the limit. Returns claims, newest first.
 function acts.tasks()
   local most, found = tonumber(ARGV[3]), {}
   for _, key in ipairs(redis.call("ZREVRANGE", claims, 0, -1)) do
     if #found >= most then break end
     local one = read(key)
-    local told = one and shown(one)
-    if told then
-      told[6] = ""
-      found[#found + 1] = told
+    local task = one and shown(one)
+    if task then
+      task[6] = ""
+      found[#found + 1] = task
     elseif redis.call("EXISTS", key) == 0 then
       redis.call("ZREM", claims, key)
     end

@@ -1,5 +1,5 @@
--- Has the result of a call that is under way remembered, though its id is not its caller's own.
--- KEYS: the call's record, whose print then says that something is remembered.
+-- Requests that the result of a running call is remembered, although its id is random.
+-- KEYS: the call's record, whose `print` is then not empty.
 -- Returns 1, or 0 if it has ended or is unknown.
 local state, entry, print = unpack(redis.call("HMGET", KEYS[1], "state", "entry", "print"))
 if state or not entry then return 0 end

@@ -1,5 +1,5 @@
--- Hands a call on: the same call, another entry, unless it was ended or handed on before.
--- KEYS: the stream, the call's record. ARGV: the group, the entry, how often it was begun.
+-- Requeues a call as another entry, unless it has ended or was requeued before.
+-- KEYS: the stream, the call's record. ARGV: the group, the entry, how often it was started.
 -- Returns 1 or 0. XACK is the first write, for the same reason as in finish.lua.
 local stream, record = KEYS[1], KEYS[2]
 local group, entry, tries = ARGV[1], ARGV[2], ARGV[3]

@@ -1,9 +1,9 @@
--- Puts a call that was given up into its pool's stream once more, and takes it off the dead.
+-- Enqueues the call of a dead letter again, and deletes the letter.
 -- KEYS: the stream, the stream of dead letters, the call's record.
--- ARGV: the group, the dead letter, the call's print, how long a record is kept of a call that
--- does not end.
--- Returns 1; 0 if the call is under way again, or the letter is gone.
--- No caller waits for the reply: it was notified when the call was given up.
+-- ARGV: the group, the dead letter, the call's fingerprint, how long the record of a call that does
+-- not end is kept.
+-- Returns 1; 0 if the call is running again, or the letter is gone.
+-- No caller waits for the reply: it was notified when the call was dead-lettered.
 local stream, dead, record = KEYS[1], KEYS[2], KEYS[3]
 local group, letter, print, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 

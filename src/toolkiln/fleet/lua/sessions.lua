@@ -1,6 +1,6 @@
--- Sessions. KEYS[1]: the index of those that hold; to look one up it is an argument, as keys
--- have to be writable, and clients may only read. ARGV[1]: what to do, see below.
--- A record outlives its session, for calls that are under way when it expires.
+-- Sessions. KEYS[1]: the index of valid ones; for a lookup it is an argument, because keys must be
+-- writable and clients may only read. ARGV[1]: the action.
+-- A record outlives its session, for calls that run when it expires.
 local KEPT = 24 * 3600 * 1000
 local BATCH = 1000
 
@@ -8,7 +8,7 @@ local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local holding = KEYS[1] or ARGV[2]
 
--- Puts a record into an index that goes with the last of what is in it.
+-- Adds a record to an index that expires with its last record.
 local function enter(index, record, expires, kept)
   redis.call("ZREMRANGEBYSCORE", index, "-inf", now - kept)
   redis.call("ZADD", index, expires, record)
@@ -32,14 +32,14 @@ local function forget(record)
   return redis.call("DEL", record)
 end
 
--- The milliseconds that a session has left, at least 0; nil if there is none, or half of one.
+-- Returns the remaining milliseconds of a session, at least 0; nil if it is missing or damaged.
 local function left(record)
   local kept = redis.call("HMGET", record, "made", "expires")
   local made, expires = tonumber(kept[1]), tonumber(kept[2])
-  -- One from the future does not hold: the clock was set back, by who knows how much.
+  -- A session from the future is invalid: the clock was set back, by an unknown time.
   if not made or not expires or made / 1000 >= now + 1 then return nil end
   if expires > now then return expires - now end
-  -- For good: a clock that is set back later must not revive it. Clients leave that to others.
+  -- Stored, because a clock that is set back must not revive it. Restricted clients cannot.
   redis.pcall("HSET", record, "expires", 0)
   redis.pcall("ZREM", holding, record)
   return 0
@@ -56,7 +56,7 @@ function acts.put()
   hold(KEYS[2], tonumber(ARGV[3]))
 end
 
--- ARGV: the index, the session. Returns the session and the milliseconds that it has left.
+-- ARGV: the index, the session. Returns the session and its remaining milliseconds.
 function acts.get()
   local milliseconds = left(ARGV[3])
   return milliseconds and {redis.call("HGET", ARGV[3], "session"), milliseconds}
@@ -71,7 +71,7 @@ end
 
 acts["end"] = function() return forget(KEYS[2]) end
 
--- ARGV: a name. Returns the session that held by it.
+-- ARGV: a name. Returns the valid session with that name, which it ends.
 function acts.end_named()
   for _, record in ipairs(redis.call("ZRANGE", holding, 0, -1)) do
     if redis.call("HGET", record, "name") == ARGV[2] and (left(record) or 0) > 0 then
@@ -82,19 +82,19 @@ function acts.end_named()
   end
 end
 
--- KEYS[2]: the index of the key. Returns how many it forgot, and how many of them held: in
+-- KEYS[2]: the index of the key. Returns how many it deleted, and how many of them were valid; in
 -- batches, so that other clients do not wait long.
 function acts.end_of_key()
   local records, held = redis.call("ZRANGE", KEYS[2], 0, BATCH - 1), 0
   for _, record in ipairs(records) do
     if (left(record) or 0) > 0 then held = held + 1 end
     forget(record)
-    redis.call("ZREM", KEYS[2], record)  -- also where the record is gone already
+    redis.call("ZREM", KEYS[2], record)  -- even if the record is gone
   end
   return {#records, held}
 end
 
--- ARGV: how many at most. Returns sessions, newest first, and what they have left, in turn.
+-- ARGV: the limit. Returns sessions, newest first, each followed by its remaining milliseconds.
 function acts.alive()
   local found, answer = {}, {}
   for _, record in ipairs(redis.call("ZRANGE", holding, 0, -1)) do

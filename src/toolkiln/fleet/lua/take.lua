@@ -1,6 +1,6 @@
 -- Takes one token from each bucket, or none at all.
--- KEYS: buckets. ARGV: how many tokens each holds, and in how many microseconds it fills.
--- Returns the milliseconds until there would be enough; 0: they are taken.
+-- KEYS: buckets. ARGV: the size of each in tokens, and in how many microseconds it fills.
+-- Returns 0 if the tokens were taken, else the milliseconds until there are enough.
 local time = redis.call("TIME")
 local now = time[1] * 1000000 + time[2]
 local buckets, wait = {}, 0
@@ -18,13 +18,13 @@ for i, key in ipairs(KEYS) do
   buckets[i] = {tokens = tokens, holds = holds, each = each}
 end
 
--- Also when none are taken: a time that lies ahead, from before the clock was set back,
--- must not stay.
+-- Even if no token is taken: a time in the future, from before the clock was set back, must not
+-- stay.
 for i, key in ipairs(KEYS) do
   local bucket = buckets[i]
   local tokens = bucket.tokens - (wait > 0 and 0 or 1)
   redis.call("HSET", key, "tokens", tokens, "at", now)
-  -- A full bucket is the same as none; one that is full already is deleted by this.
+  -- A full bucket is the same as a missing one; this deletes one that is already full.
   redis.call("PEXPIRE", key, math.ceil((bucket.holds - tokens) * bucket.each / 1000))
 end
 return math.ceil(wait / 1000)
