@@ -368,21 +368,6 @@ async def test_a_server_that_is_gone_is_said_so(
     assert code(refused) in ("store_failed", "lost")
 
 
-async def test_nonsense_in_a_reply_stream_is_passed_over(server: Server, behind: Any) -> None:
-    async with calling(server.url) as client, working(server.url) as echo:
-        echo.may_end.clear()
-        made = call(client, 1, events=True)
-        waited = asyncio.create_task(client.call(made))
-        await echo.has_begun.wait()
-        behind.xadd(keys.replies(client.reply_to), {"replies": b"\xff"})
-        behind.xadd(keys.replies(client.reply_to), {"other": "field"})
-        events = [CallReply(made.record, "event", b"\xc1"), CallReply("a" * 64, "result", b"\xc1")]
-        await echo.queue.send(client.reply_to, events)
-        echo.may_end.set()
-
-        assert (await asyncio.wait_for(waited, SOON)).value == 1
-
-
 async def test_a_result_that_cannot_be_read_is_lost(server: Server) -> None:
     async with calling(server.url) as client, desk(server.url) as own:
         made = asyncio.create_task(client.call(call(client)))

@@ -85,10 +85,10 @@ def command(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]"
 
 
 async def test_a_worker_with_another_key_refuses_to_start_and_takes_no_tool_away(
-    signing: Running, server_of_fleet: Server, tmp_path: Path
+    signing: Running, module_server: Server, tmp_path: Path
 ) -> None:
     project(tmp_path, f'fleet_key = "another"\n{SIGNED}', OTHER)
-    url = server_of_fleet.url
+    url = module_server.url
 
     done = await asyncio.to_thread(command, tmp_path, "worker", "--redis", url, "--dev")
     seen = await asyncio.to_thread(command, tmp_path, "fleet", "status", "--redis", url)
@@ -131,39 +131,24 @@ def test_a_worker_that_no_caller_would_believe_does_not_start(key: Signer | None
 
 
 @pytest.fixture(scope="module")
-def server_of_fleet(shared_server: Server) -> Server:
-    with closing(shared_server.client()) as client:
-        client.flushall()
-    return shared_server
-
-
-@pytest.fixture(scope="module")
-def signing(server_of_fleet: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def signing(module_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A worker that signs."""
     tools = project(tmp_path_factory.mktemp("signing"), f'fleet_key = "one"\n{SIGNED}')
-    with worker(server_of_fleet.url, tools) as found:
+    with worker(module_server.url, tools) as found:
         yield found
 
 
 async def test_clearing_the_catalog_lets_a_worker_with_another_key_publish(
-    signing: Running, server_of_fleet: Server, tmp_path: Path
+    signing: Running, module_server: Server, tmp_path: Path
 ) -> None:
     signing.stop()
     tools = project(tmp_path, 'fleet_key = "another"\n')
 
-    cleared = await asyncio.to_thread(
-        command,
-        tmp_path,
-        "fleet",
-        "clear-catalog",
-        "--redis",
-        server_of_fleet.url,
-        "--yes",
-        "--json",
-    )
-    with worker(server_of_fleet.url, tools):
+    clear = ("fleet", "clear-catalog", "--redis", module_server.url, "--yes", "--json")
+    cleared = await asyncio.to_thread(command, tmp_path, *clear)
+    with worker(module_server.url, tools):
         settings = Settings(state=tmp_path / "front", fleet_key="another")
-        async with Kiln.connect(server_of_fleet.url, settings=settings) as kiln:
+        async with Kiln.connect(module_server.url, settings=settings) as kiln:
             result = await kiln.call("add", {"left": 1, "right": 1})
 
     assert json.loads(cleared.stdout) == {"tools": 2}

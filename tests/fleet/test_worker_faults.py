@@ -20,7 +20,17 @@ from toolkiln.model.call import Status
 
 from . import servers
 from .servers import Server
-from .workers import LEASE, Running, asking, await_state, code_of, performer, until, worker
+from .workers import (
+    LEASE,
+    Running,
+    asking,
+    await_state,
+    code_of,
+    performer,
+    tools_folder,
+    until,
+    worker,
+)
 
 pytestmark = pytest.mark.faults
 
@@ -137,7 +147,7 @@ async def test_a_program_takes_no_calls_when_nobody_keeps_its_leases(
             result = await asker.end_of(call)
 
     assert result.status is Status.OK
-    assert "kept the leases" in first.said[-1]
+    assert "the lease sidecar of this process has exited" in first.said[-1]
 
 
 # Stopping, and going on
@@ -156,8 +166,8 @@ async def test_a_worker_that_was_stopped_loses_its_calls_and_gives_them_up_when_
         with performer(server.url, tmp_path) as second:
             again, lost = await asker.end_of(twice), await asker.end_of(once)
             first.process.send_signal(signal.SIGCONT)
-            await asyncio.to_thread(first.await_line, "the lease of a call of doze is lost")
-            await asyncio.to_thread(first.await_line, "the lease of a call of nap is lost")
+            await asyncio.to_thread(first.await_line, "lost the lease of a call of doze")
+            await asyncio.to_thread(first.await_line, "lost the lease of a call of nap")
             after = [await asker.call("double", {"number": n}, repeatable=True) for n in range(3)]
 
     assert again.value == f"slept by {second.process.pid}"
@@ -307,10 +317,7 @@ def doze(seconds: float, ctx: Context) -> str:
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
-    folder = tmp_path / "tools"
-    folder.mkdir()
-    (folder / "some.py").write_text(TOOLS)
-    return folder
+    return tools_folder(tmp_path, some=TOOLS)
 
 
 async def test_the_process_that_runs_tools_is_started_again_and_its_calls_go_on_at_once(
