@@ -27,7 +27,7 @@ _LIST_HINT = "see `toolkiln fleet dead-letters list`"
 
 
 class RedisFleetAdmin:
-    """Administration of one fleet. Methods raise StoreError when Redis fails."""
+    """Administration of one fleet; implements `operations.services.FleetAdmin`."""
 
     def __init__(self, pipe: "RedisPipe") -> None:
         self._pipe = pipe
@@ -35,7 +35,6 @@ class RedisFleetAdmin:
         self._retry = pipe.script("retry")
 
     async def state(self) -> FleetReport:
-        """Return the status of the fleet."""
         info = read_info(await self._pipe.command("INFO"))
         workers = await self.workers()
         pools = await asyncio.gather(*(self._pool(name) for name in await self._pools(workers)))
@@ -71,10 +70,6 @@ class RedisFleetAdmin:
         return tuple(sorted(workers, key=lambda worker: (worker.pool, worker.name)))
 
     async def clear_catalog(self) -> int:
-        """Delete the published catalog and return its number of tools.
-
-        Workers publish again within a minute.
-        """
         count: int = await self._pipe.command("HLEN", keys.CATALOG_NAMES)
         tables = await self._keys(keys.PUBLISHER_TABLES)
         catalog = keys.CATALOG, keys.CATALOG_NAMES, keys.CATALOG_CHANGES, keys.PUBLISHERS
@@ -120,7 +115,6 @@ class RedisFleetAdmin:
         return names
 
     async def drain(self, *, worker: str = "", pool: str = "") -> tuple[WorkerStatus, ...]:
-        """Ask one worker, or all of a pool, to finish their calls and exit; returns them."""
         live = await self.workers()
         selected = tuple(
             item for item in live if worker in ("", item.name) and pool in ("", item.pool)
@@ -134,12 +128,10 @@ class RedisFleetAdmin:
         return selected
 
     async def reload(self) -> int:
-        """Ask all workers to reload settings and tools; returns their number."""
         await announce(self._pipe, "config")
         return len(await self.workers())
 
     async def dead_letters(self, pool: str = "") -> list[DeadLetter]:
-        """Return the dead letters of a pool, or of all pools, newest first."""
         pools = [pool] if pool else await self._pools(await self.workers())
         now = await self._clock.now_ms()
         all_letters = []
@@ -158,11 +150,6 @@ class RedisFleetAdmin:
         return sorted(all_letters, key=lambda letter: letter.seconds)
 
     async def retry(self, letter: DeadLetter) -> None:
-        """Enqueue the call of a dead letter again.
-
-        Its caller already got a reply and gets no other; under a caller-chosen id the result is
-        stored.
-        """
         stream = keys.dead(letter.pool)
         entries = await self._pipe.command("XRANGE", stream, letter.id, letter.id)
         if not entries:
@@ -188,7 +175,6 @@ class RedisFleetAdmin:
             )
 
     async def drop(self, letters: Sequence[DeadLetter]) -> int:
-        """Delete dead letters and return how many existed."""
         dropped = 0
         for letter in letters:
             dropped += await self._pipe.command("XDEL", keys.dead(letter.pool), letter.id)

@@ -53,9 +53,9 @@ _CHUNK = 65_536
 
 
 class RedisCallStore:
-    """Calls by caller and id. Methods block and are thread-safe.
+    """Calls by caller and id; see `execution.idempotency.CallStore`. Methods are thread-safe.
 
-    All raise StoreError when Redis fails or a record is damaged.
+    All block, and raise StoreError when Redis fails or a record is damaged.
     """
 
     def __init__(
@@ -89,10 +89,6 @@ class RedisCallStore:
     def claim(
         self, call: Call, *, caller: Caller, fingerprint: str, owner: str, lease_seconds: float
     ) -> Claim:
-        """Claim a call; of several concurrent claims of one id, one gets `Claimed`.
-
-        `fingerprint` identifies equal calls; `owner` is shown to callers that have to wait.
-        """
         key, token = self.key(caller, call.id), secrets.token_hex(16)
         state, *fields = self._run(
             "claim",
@@ -120,7 +116,6 @@ class RedisCallStore:
         self._run("note", self.key(caller, call.id), *names, scope=scope_of(caller))
 
     def renew(self, claim: Claimed, lease_seconds: float) -> Lease:
-        """Extend the lease from now; returns whether to continue, cancel or stop as lost."""
         lease = _micro(lease_seconds), _micro(KEEP_SECONDS)
         cancel = self._run("renew", claim.key, claim.token, *lease)
         if cancel is None:
@@ -128,33 +123,20 @@ class RedisCallStore:
         return Lease.CANCEL if cancel else Lease.HELD
 
     def finish(self, claim: Claimed, result: Result, keep_seconds: float = KEEP_SECONDS) -> bool:
-        """Store the result. Only the first result of the current owner counts.
-
-        False if the call already ended, was released or taken over; `task` and `claim` say which.
-        """
         return self._end(claim, result, keep_seconds, "done")
 
     def release(self, claim: Claimed, result: Result) -> bool:
-        """Store the result and free the id, because nothing ran.
-
-        The result stays readable until the id is claimed again. False if the claim was lost.
-        """
         return self._end(claim, result, KEEP_SECONDS, "free")
 
     def set_progress(self, claim: Claimed, text: str) -> bool:
-        """Store the tool's latest progress report, cut to 2,000 characters."""
-        return self._progress(claim.key, claim.token, text)
+        return self.note_progress(claim.key, text, claim.token)
 
-    def note_progress(self, record: str, text: str) -> bool:
-        """Store the progress of a registered call of the queue."""
-        return self._progress(record, "", text)
-
-    def _progress(self, record: str, token: str, text: str) -> bool:
+    def note_progress(self, record: str, text: str, token: str = "") -> bool:
+        """Store the progress of a call; without a token, of a registered call of the queue."""
         progress = _bytes(text[:_PROGRESS_CHARACTERS])
         return bool(self._run("progress", record, token, progress))
 
     def request_cancel(self, caller: Caller, call_id: str) -> bool:
-        """Ask the owner of a running call to cancel it; False if it is not running."""
         record = self.key(caller, call_id)
         answer = self._run("cancel", record)
         if not isinstance(answer, bytes):
@@ -165,22 +147,17 @@ class RedisCallStore:
         return outcome in (b"ended", b"asked")
 
     def task(self, caller: Caller, call_id: str) -> Task | None:
-        """Return the state of a call of this caller; None if it is unknown or expired."""
         record = self.key(caller, call_id)
         row = self._run("task", record)
         return None if row is None else self._task(record, row)
 
     def tasks(self, caller: Caller, limit: int = 50) -> list[Task]:
-        """Return the caller's calls without results, newest first, at most 1,000."""
         limit = max(0, min(limit, _MAX_TASKS))
         rows = self._run("tasks", self._namespaced(""), limit, scope=scope_of(caller))
         return [self._task("", row) for row in rows]
 
     def save_output(self, caller: Caller, text: str, keep_seconds: float = KEEP_SECONDS) -> str:
-        """Store a text for paging; returns an unguessable handle, valid for this caller.
-
-        The caller's oldest outputs beyond `OUTPUT_CHARACTERS` are removed.
-        """
+        """Store a text; the caller's oldest outputs beyond `OUTPUT_CHARACTERS` are removed."""
         handle = secrets.token_hex(16)
         starts = range(0, len(text), _CHUNK)
         chunks = [_bytes(text[start : start + _CHUNK]) for start in starts]
@@ -191,7 +168,6 @@ class RedisCallStore:
         return handle
 
     def read_output(self, caller: Caller, handle: str, offset: int, limit: int) -> OutputPage:
-        """Return a page of an output; an offset beyond the end gives an empty page."""
         check_page_bounds(offset, limit)
         last = 1 << 62  # Lua represents larger numbers inexactly
         first = min(offset, last) // _CHUNK

@@ -66,7 +66,6 @@ class FleetServices(Services):
 
     @property
     def location(self) -> str:
-        """Where the tools are, for people."""
         return self._published.address.name
 
     @property
@@ -76,11 +75,6 @@ class FleetServices(Services):
 
     @property
     def catalog(self) -> Catalog:
-        """Not here.
-
-        Raises:
-            InputError: always.
-        """
         raise InputError(
             "the tool files are at the workers of the fleet",
             hint="do this in the tools folder of a worker",
@@ -88,7 +82,6 @@ class FleetServices(Services):
 
     @part
     def registry(self) -> RemoteToolRegistry:
-        """Every tool of the fleet by its name, and functions of this process."""
         return RemoteToolRegistry(
             self._published,
             self.functions,
@@ -98,7 +91,6 @@ class FleetServices(Services):
 
     @part
     def security(self) -> "Security":
-        """Who may run what here; workers decide for themselves what they run."""
         from toolkiln.security.security import Security
 
         live = FleetLive(self.settings, lambda: self._published.snapshot.permissions)
@@ -110,7 +102,6 @@ class FleetServices(Services):
         self,
         warn: Callable[[str], None] = lambda _: None,  # noqa: ARG002 - there is nothing to warn of
     ) -> AsyncGenerator[CatalogChange, None]:
-        """Yield changes of the fleet's catalog."""
         return catalog_changes(self._published)
 
     async def run(
@@ -140,20 +131,17 @@ class FleetServices(Services):
         session: SessionToken = LOCAL_OPERATOR,
         report: "Report | None" = None,
     ) -> O:
-        """As `run`, from a thread without an event loop."""
         if operation.routing == "local":
             return super().run_sync(operation, request, session, report)
         return self.wait(self.run(operation, request, session, report))
 
     async def prepare_source(self, request: "SourceCall") -> "PreparedRun":
-        """Return what has a worker run a tool of a source once; errors come from running it."""
         run = self._remote.run_source(request, self.security.token(request.session))
         if request.call_id is None:
             return run
         return lambda observe: self.engine.tasks.run_detached(run(observe))
 
     async def open(self) -> None:
-        """Look at the fleet once, ahead of what cannot wait for it without blocking the loop."""
         await asyncio.to_thread(lambda: self._published.snapshot)
 
     def _new_engine(self) -> "CallEngine":

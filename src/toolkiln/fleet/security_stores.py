@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class RedisSessions:
-    """Sessions by the hash of their token.
+    """Sessions by the hash of their token; see `security.sessions.SessionStore`.
 
     A session is kept for a day after it expires, for running calls.
     """
@@ -43,38 +43,29 @@ class RedisSessions:
         self._script = connection.script("sessions")
 
     def put(self, token_hash: str, session: SessionRecord, seconds: float) -> None:
-        """Store a session that is valid for this many seconds."""
         index = "" if session.key_id is None else keys.sessions_of_key(session.key_id)
         name = session.trace_id.encode("utf-8", "surrogatepass")
         values = _write(session), _milliseconds(seconds), index, name
         self._run_for_key("put", keys.session(token_hash), *values)
 
     def get(self, token_hash: str, *, running: bool = False) -> tuple[SessionRecord, float] | None:
-        """Return a valid session and its remaining seconds.
-
-        With `running`, also an expired session that was not ended, with 0 seconds.
-        """
         found = self._script([], ["get", keys.SESSIONS, keys.session(token_hash)])
         if found is None or (found[1] == 0 and not running):
             return None
         return _read(found[0]), found[1] / 1000
 
     def renew(self, token_hash: str, seconds: float) -> bool:
-        """Extend a valid session to this many seconds from now; False if it expired."""
         return bool(self._run_for_key("renew", keys.session(token_hash), _milliseconds(seconds)))
 
     def end(self, token_hash: str) -> bool:
-        """End a session, including for running calls; False if it is unknown."""
         return bool(self._run_for_key("end", keys.session(token_hash)))
 
     def end_by_trace_id(self, trace_id: str) -> SessionRecord | None:
-        """End a valid session by its public id; None if it is unknown."""
         name = trace_id.encode("utf-8", "surrogatepass")
         found = self._run([keys.SESSIONS], ["end_named", name])
         return None if found is None else _read(found)
 
     def end_by_key(self, key_id: str) -> int:
-        """End all sessions of an API key; returns how many were valid."""
         total, deleted = 0, 1
         while deleted:
             deleted, valid = self._run_for_key("end_of_key", keys.sessions_of_key(key_id))
@@ -82,7 +73,6 @@ class RedisSessions:
         return total
 
     def alive(self, limit: int = 100) -> list[tuple[SessionRecord, float]]:
-        """Return the valid sessions, newest first, with their remaining seconds."""
         answer = self._run([keys.SESSIONS], ["alive", limit])
         pairs = zip(answer[::2], answer[1::2], strict=True)
         return [(_read(text), left / 1000) for text, left in pairs]
@@ -103,17 +93,13 @@ class RedisSessions:
 class RedisBuckets:
     """Token buckets: full at first, refilled steadily, deleted from Redis when full.
 
-    A clock that is set back counts as no time passed.
+    A clock that is set back counts as no time passed. After a timeout the tokens may be gone.
     """
 
     def __init__(self, connection: RedisClient) -> None:
         self._run = connection.script("take")
 
     def take(self, draws: Sequence[Draw]) -> float:
-        """Take a token from each bucket; returns 0, or the seconds to wait if one is empty.
-
-        After a timeout the tokens may be gone.
-        """
         rates = {keys.bucket(draw.bucket): draw.rate for draw in draws}
         for rate in rates.values():
             if not (0 < rate.count < inf and 0 < rate.seconds < inf):
@@ -165,7 +151,7 @@ _TIMES = ("created", "expires", "decided")
 
 
 class RedisApprovals:
-    """Approval requests by id, or by a prefix of at least six characters."""
+    """Approvals by id, or by a prefix of at least six characters; see `ApprovalStore`."""
 
     def __init__(self, connection: RedisClient, clock: Callable[[], float] | None = None) -> None:
         """`clock` replaces the server's time."""
@@ -179,11 +165,7 @@ class RedisApprovals:
         call_key: str,
         remember_keys: Mapping[Remember, str] | None = None,
     ) -> Approval:
-        """Store a request, or return the existing one if the same call is pending or approved.
-
-        Redis assigns id, times and state. `remember_keys` are the keys under which a verdict may be
-        remembered.
-        """
+        """Store a request, or return that of the same call; Redis assigns id, times and state."""
         request_fields = request.model_dump(exclude={"id", "state", "self_approved", *_TIMES})
         remember_keys = remember_keys or {}
         remember_indexes = [
@@ -203,7 +185,6 @@ class RedisApprovals:
         return _approval(row)
 
     def get(self, approval_id: str) -> Approval | None:
-        """Return a request in its current state."""
         if not approval_rules.ID_OR_PREFIX.fullmatch(approval_id):
             return None
         found = [_approval(row) for row in self._run("get", approval_id)]
@@ -212,13 +193,6 @@ class RedisApprovals:
         return found[0] if found else None
 
     def decide(self, approval_id: str, verdict: ApprovalVerdict) -> Approval:
-        """Decide a pending request; only the first verdict counts.
-
-        Raises:
-            NotFound: no request has this id.
-            TooLate: the request is no longer pending.
-            InputError: the verdict cannot be remembered.
-        """
         approval_rules.check_verdict(verdict)
         found = self.get(approval_id)
         if found is None:
@@ -251,30 +225,24 @@ class RedisApprovals:
         return decided
 
     def use(self, approval_id: str, fingerprint: str) -> Approval | None:
-        """Consume an approval of this fingerprint; None if there is no unused one."""
         row = self._run("use", self._full_id(approval_id), _bytes(fingerprint))
         return None if row is None else _approval(row)
 
     def withdraw(self, approval_id: str) -> bool:
-        """Withdraw a pending request; False if it was already decided."""
         return bool(self._run("withdraw", self._full_id(approval_id)))
 
     def remembered(self, keys: Sequence[str]) -> Approval | None:
-        """Return the newest approval remembered under one of these keys."""
         row = self._run("remembered", extra_keys=[_remembered(key) for key in keys])
         return None if row is None else _approval(row)
 
     def forget(self, approval_id: str) -> bool:
-        """Stop remembering a verdict; False if it was not remembered."""
         return bool(self._run("forget", self._full_id(approval_id)))
 
     def of_call(self, call_key: str) -> list[Approval]:
-        """Return the pending requests of one call, newest first."""
         rows = self._run("of_call", extra_keys=[keys.approvals_of_call(call_key)])
         return [_approval(row) for row in rows]
 
     def list(self, states: Sequence[str] = ("pending",), limit: int = 100) -> list[Approval]:
-        """Return requests in these states, newest first."""
         at_most = max(0, min(limit, _MAX_ROWS))
         return [_approval(row) for row in self._run("list", at_most, *map(_bytes, states))]
 
@@ -327,19 +295,15 @@ class RedisStores:
         self._worker_keys = worker_keys
 
     def sessions(self) -> "RedisSessions":
-        """Return the session store."""
         return RedisSessions(self._redis)
 
     def approvals(self) -> "RedisApprovals | SqlApprovals":
-        """Return the approval store."""
         return self._store().approvals if self._redis.namespace else RedisApprovals(self._redis)
 
     def rates(self) -> "RedisBuckets | SqlBuckets":
-        """Return the rate store."""
         return self._store().buckets if self._redis.namespace else RedisBuckets(self._redis)
 
     def calls(self) -> "RedisCallStore":
-        """Return the store of calls by id, and of truncated outputs."""
         from toolkiln.fleet.call_store import RedisCallStore
         from toolkiln.fleet.message_auth import Verifier
 
@@ -347,7 +311,6 @@ class RedisStores:
         return RedisCallStore(self._redis, trusted=trusted)
 
     def close(self) -> None:
-        """Close the connection."""
         if connection := self.__dict__.get("_redis"):
             connection.close()
 
