@@ -572,25 +572,22 @@ async def test_whoever_cancels_a_call_is_asked_no_more(kiln: Kiln) -> None:
 
 
 async def test_a_tool_is_written_switched_and_taken_back_by_its_name(kiln: Kiln) -> None:
+    run = kiln.run_operation
     name = await written(kiln, "quarter")
-    first = (await kiln.run_operation(tools.tool_state, tools.ToolName(name=name))).spec.digest
+    first = (await run(tools.tool_state, tools.ToolName(name=name))).spec.digest
 
     order = tool_files.WriteSource(name=name, source=BETTER.replace("triple", name), match=(first,))
-    better = await kiln.run_operation(tool_files.write_source, order)
-    off = await kiln.run_operation(tools.change_tool, tools.ChangeTool(name=name, enabled=False))
+    better = await run(tool_files.write_source, order)
+    off = await run(tools.change_tool, tools.ChangeTool(name=name, enabled=False))
     refused = await kiln.call(name, {"number": 2})
-    disabled = await kiln.run_operation(tools.list_disabled, tools.ListUnserved())
-    on = await kiln.run_operation(
-        tools.change_tool, tools.ChangeTool(name=name, enabled=True, match=("*",))
-    )
+    disabled = await run(tools.list_disabled, tools.ListUnserved())
+    on = await run(tools.change_tool, tools.ChangeTool(name=name, enabled=True, match=("*",)))
     called = await kiln.call(name, {"number": 2})
-    back = await kiln.run_operation(versions.rollback, versions.Rollback(name=name, version="1"))
-    history = await kiln.run_operation(versions.list_versions, tools.ToolName(name=name))
-    second = await kiln.run_operation(
-        versions.get_version, versions.GetVersion(name=name, version="2", since="1")
-    )
+    back = await run(versions.rollback, versions.Rollback(name=name, version="1"))
+    history = await run(versions.list_versions, tools.ToolName(name=name))
+    second = await run(versions.get_version, versions.GetVersion(name=name, version="2", since="1"))
     again = await kiln.call(name, {"number": 2})
-    gone = await kiln.run_operation(tools.remove_tool, tools.RemoveTool(name=name, match=(first,)))
+    gone = await run(tools.remove_tool, tools.RemoveTool(name=name, match=(first,)))
 
     assert (better.authored.success, better.is_new) == (True, False)
     assert (off.enabled, on.enabled, off.version, off.file) == (False, True, 2, f"{name}.py")
@@ -611,6 +608,7 @@ async def test_a_tool_is_written_switched_and_taken_back_by_its_name(kiln: Kiln)
 async def test_what_is_done_about_a_tool_is_about_the_version_that_was_looked_at(
     kiln: Kiln,
 ) -> None:
+    run = kiln.run_operation
     name = await written(kiln, "kept")
     source = BETTER.replace("triple", name)
     stale = ("0" * 64,)
@@ -624,16 +622,17 @@ async def test_what_is_done_about_a_tool_is_about_the_version_that_was_looked_at
 
     for operation, request in late:
         with pytest.raises(StaleVersion):
-            await kiln.run_operation(operation, request)
+            await run(operation, request)
     with pytest.raises(UnknownTool):
-        await kiln.run_operation(tools.remove_tool, tools.RemoveTool(name="nothing"))
+        await run(tools.remove_tool, tools.RemoveTool(name="nothing"))
     with pytest.raises(NotFound):
-        await kiln.run_operation(versions.get_version, versions.GetVersion(name=name, version="99"))
+        await run(versions.get_version, versions.GetVersion(name=name, version="99"))
 
     assert (await kiln.call(name, {"number": 2})).value == 6
 
 
 async def test_only_who_has_the_right_does_something_about_tools(kiln: Kiln, folder: Path) -> None:
+    run = kiln.run_operation
     name = await written(kiln, "guarded")
     ann = kiln.security.sessions.create("ann").token
     wim = kiln.security.sessions.create(name, privileges=["WRITE_TOOLS"]).token
@@ -649,12 +648,12 @@ async def test_only_who_has_the_right_does_something_about_tools(kiln: Kiln, fol
 
     for operation, request, session in beyond:
         with pytest.raises(NotAllowed):
-            await kiln.run_operation(operation, request, session)
+            await run(operation, request, session)
     with pytest.raises(UnknownTool):
-        await kiln.run_operation(versions.list_versions, tools.ToolName(name="be_hidden"), ann)
+        await run(versions.list_versions, tools.ToolName(name="be_hidden"), ann)
     with pytest.raises(NoSession):
-        await kiln.run_operation(tools.remove_tool, tools.RemoveTool(name=name), "ts_unknown")
-    proposed = await kiln.run_operation(
+        await run(tools.remove_tool, tools.RemoveTool(name=name), "ts_unknown")
+    proposed = await run(
         tool_files.write_source, tool_files.WriteSource(name="w", source=WRITTEN), ann
     )
 
@@ -700,6 +699,7 @@ async def test_a_source_is_run_once_and_nothing_is_kept(kiln: Kiln) -> None:
 
 
 async def test_what_waits_on_disk_is_admitted_or_rejected(kiln: Kiln, folder: Path) -> None:
+    run = kiln.run_operation
     wanted, unwanted = (
         f"{word}_{len(kiln.services.registry.specs)}" for word in ("wanted", "unwanted")
     )
@@ -707,32 +707,28 @@ async def test_what_waits_on_disk_is_admitted_or_rejected(kiln: Kiln, folder: Pa
         (folder / f"{name}.py").write_text(WRITTEN.replace("triple", name), "utf-8")
 
     files = (f"{wanted}.py", f"{unwanted}.py")
-    assert {*files} <= {*await kiln.run_operation(proposals.list_files, proposals.ProposalQuery())}
-    good, bad = await kiln.run_operation(
-        proposals.get_proposals, proposals.ProposalFiles(files=files)
-    )
-    admitted = await kiln.run_operation(
+    assert {*files} <= {*await run(proposals.list_files, proposals.ProposalQuery())}
+    good, bad = await run(proposals.get_proposals, proposals.ProposalFiles(files=files))
+    admitted = await run(
         proposals.admit, proposals.AdmitProposal(file=good.file, digest=good.digest, base=None)
     )
     called = await kiln.call(wanted, {"number": 2})
-    is_served = await kiln.run_operation(
+    is_served = await run(
         proposals.reject, proposals.ProposalRef(file=bad.file, digest=bad.digest, base=None)
     )
     with pytest.raises(StaleVersion):
-        await kiln.run_operation(
+        await run(
             proposals.admit, proposals.AdmitProposal(file=bad.file, digest=bad.digest, base=None)
         )
     with pytest.raises(NotFound):
-        await kiln.run_operation(
+        await run(
             proposals.admit,
             proposals.AdmitProposal(file="nothing.py", digest=bad.digest, base=None),
         )
 
     assert (good.state, good.names, admitted.success) == (FileState.NEW, (wanted,), True)
     assert (called.value, is_served) == (6, False)
-    assert not {*files} & {
-        *await kiln.run_operation(proposals.list_files, proposals.ProposalQuery())
-    }
+    assert not {*files} & {*await run(proposals.list_files, proposals.ProposalQuery())}
 
 
 async def test_arguments_can_be_checked_ahead(kiln: Kiln) -> None:

@@ -1,4 +1,4 @@
-"""Errands of a front among several pools, and when nobody is there to do them."""
+"""Operations of a front in a fleet of several pools, and of pools without workers."""
 
 import asyncio
 import threading
@@ -13,6 +13,7 @@ import pytest_asyncio
 from toolkiln.config import Settings
 from toolkiln.errors import BackendError, UnknownTool
 from toolkiln.fleet.publisher import Publisher
+from toolkiln.fleet.rpc import OLD_PREFIX, PREFIX
 from toolkiln.kiln import Kiln
 from toolkiln.model.base import Value
 from toolkiln.model.call import Grant, Status
@@ -82,19 +83,18 @@ async def front(fleet: Fleet, tmp_path: Path) -> AsyncIterator[Kiln]:
         yield kiln
 
 
-async def test_an_errand_finds_the_pool_that_has_the_tool(front: Kiln, fleet: Fleet) -> None:
+async def test_an_operation_goes_to_the_pool_of_its_tool(front: Kiln, fleet: Fleet) -> None:
+    run = front.run_operation
     name = "first_of_other"
 
-    off = await front.run_operation(tools.change_tool, tools.ChangeTool(name=name, enabled=False))
+    off = await run(tools.change_tool, tools.ChangeTool(name=name, enabled=False))
     is_listed = name in front.services.registry.specs
-    disabled = await front.run_operation(tools.list_disabled, tools.ListUnserved())
-    on = await front.run_operation(tools.change_tool, tools.ChangeTool(name=name, enabled=True))
-    gone = await front.run_operation(tools.remove_tool, tools.RemoveTool(name=name))
-    back = await front.run_operation(
-        versions.rollback, versions.Rollback(name=name, version=str(gone.version))
-    )
+    disabled = await run(tools.list_disabled, tools.ListUnserved())
+    on = await run(tools.change_tool, tools.ChangeTool(name=name, enabled=True))
+    gone = await run(tools.remove_tool, tools.RemoveTool(name=name))
+    back = await run(versions.rollback, versions.Rollback(name=name, version=str(gone.version)))
     with pytest.raises(UnknownTool):
-        await front.run_operation(versions.list_versions, tools.ToolName(name="first_of_none"))
+        await run(versions.list_versions, tools.ToolName(name="first_of_none"))
 
     assert (off.enabled, is_listed, on.enabled) == (False, False, True)
     assert [spec.name for spec in disabled] == [name]
@@ -103,7 +103,7 @@ async def test_an_errand_finds_the_pool_that_has_the_tool(front: Kiln, fleet: Fl
     assert (await front.call(name)).value == name
 
 
-async def test_a_new_tool_is_written_where_the_usual_workers_are(front: Kiln, fleet: Fleet) -> None:
+async def test_a_new_tool_is_written_by_the_default_pool(front: Kiln, fleet: Fleet) -> None:
     order = tool_files.WriteSource(name="fresh", source=SOURCE.format(name="fresh"))
 
     told = await front.run_operation(tool_files.write_source, order)
@@ -113,37 +113,32 @@ async def test_a_new_tool_is_written_where_the_usual_workers_are(front: Kiln, fl
     assert (await front.call("fresh")).value == "fresh"
 
 
-async def test_workers_of_one_folder_take_turns_without_losing_track(
+async def test_workers_of_one_folder_see_the_changes_of_each_other(
     front: Kiln, fleet: Fleet
 ) -> None:
+    run = front.run_operation
     name, source = "shared", SOURCE.format(name="shared")
     better = source.replace('return "shared"', 'return "better"')
 
     with worker(fleet.server.url, fleet.folders["default"]):
         for _ in range(2):
-            made = await front.run_operation(
+            made = await run(
                 tool_files.write_source,
                 tool_files.WriteSource(name=name, source=source, only_new=True),
             )
             digest = made.authored.digest
-            again = await front.run_operation(
+            again = await run(
                 tool_files.write_source,
                 tool_files.WriteSource(name=name, source=better, match=(digest,)),
             )
-            off = await front.run_operation(
-                tools.change_tool, tools.ChangeTool(name=name, enabled=False)
-            )
-            on = await front.run_operation(
+            off = await run(tools.change_tool, tools.ChangeTool(name=name, enabled=False))
+            on = await run(
                 tools.change_tool,
                 tools.ChangeTool(name=name, enabled=True, match=(off.spec.digest,)),
             )
             called = await front.call(name)
-            back = await front.run_operation(
-                versions.rollback, versions.Rollback(name=name, version=digest)
-            )
-            gone = await front.run_operation(
-                tools.remove_tool, tools.RemoveTool(name=name, match=(back.digest,))
-            )
+            back = await run(versions.rollback, versions.Rollback(name=name, version=digest))
+            gone = await run(tools.remove_tool, tools.RemoveTool(name=name, match=(back.digest,)))
 
             assert (made.is_new, again.authored.success, on.enabled) == (True, True, True)
             assert (called.value, gone.digest) == ("better", digest)
@@ -152,17 +147,18 @@ async def test_workers_of_one_folder_take_turns_without_losing_track(
 async def test_a_version_that_a_writer_published_has_no_grants_in_the_fleet(
     front: Kiln, fleet: Fleet
 ) -> None:
+    run = front.run_operation
     name = "note_of_other"
     source = (fleet.folders["other"] / "note.py").read_text().replace("noted", "stolen")
     bob = front.security.sessions.create("bob", privileges=["WRITE_TOOLS"]).token
     before = await front.call(name)
 
-    written = await front.run_operation(
+    written = await run(
         tool_files.write_source, tool_files.WriteSource(name=name, source=source), bob
     )
     refused = await front.call(name)
-    shown = await front.run_operation(tools.tool_state, tools.ToolName(name=name))
-    await front.run_operation(tools.change_tool, tools.ChangeTool(name=name, granted=True))
+    shown = await run(tools.tool_state, tools.ToolName(name=name))
+    await run(tools.change_tool, tools.ChangeTool(name=name, granted=True))
 
     assert before.value == "noted"
     assert written.authored.success, written.authored.error
@@ -175,11 +171,13 @@ async def test_a_version_that_a_writer_published_has_no_grants_in_the_fleet(
 
 
 @pytest.mark.parametrize(
-    ("remove", "run"),
-    [("operation:tools.remove", "operation:sources.run"), ("errand:remove", "errand:run")],
+    ("prefix", "operation"), [(PREFIX, "tools.remove"), (OLD_PREFIX, "remove")]
 )
-async def test_operations_are_no_tools(front: Kiln, fleet: Fleet, remove: str, run: str) -> None:
-    name = "first_of_default"
+async def test_operations_are_not_tools(
+    front: Kiln, fleet: Fleet, prefix: str, operation: str
+) -> None:
+    name, remove = "first_of_default", f"{prefix}{operation}"
+    run = prefix + ("sources.run" if prefix == PREFIX else "run")
 
     called = await front.call(remove, {"name": name})
     async with asking(fleet.server) as ann:
@@ -198,7 +196,7 @@ async def test_operations_are_no_tools(front: Kiln, fleet: Fleet, remove: str, r
     assert name in front.services.registry.specs
 
 
-async def test_calls_of_one_moment_wait_until_workers_know_their_session(
+async def test_concurrent_calls_wait_until_their_session_is_shared(
     front: Kiln, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions, shared = front.security.sessions, list[str]()
@@ -214,7 +212,7 @@ async def test_calls_of_one_moment_wait_until_workers_know_their_session(
     ann = sessions.create("ann").token
     calls = [asyncio.create_task(front.call("first_of_default")) for _ in range(3)]
     await asyncio.to_thread(came.wait, SOON)
-    known = await front.call("first_of_default", session=ann)  # which nobody has to be told of
+    known = await front.call("first_of_default", session=ann)  # which needs no sharing
     is_early = [call.done() for call in calls]
     may_go.set()
     results = await asyncio.wait_for(asyncio.gather(*calls), SOON)
@@ -226,6 +224,7 @@ async def test_calls_of_one_moment_wait_until_workers_know_their_session(
 
 
 async def test_an_operation_that_no_worker_runs_fails(front: Kiln, fleet: Fleet) -> None:
+    run = front.run_operation
     unheard: list[tuple[Operation[Any, Any], Value]] = [
         (versions.list_versions, tools.ToolName(name="greet")),
         (tools.change_tool, tools.ChangeTool(name="greet", enabled=False)),
@@ -237,12 +236,10 @@ async def test_an_operation_that_no_worker_runs_fails(front: Kiln, fleet: Fleet)
         await asyncio.to_thread(until, lambda: "greet" in front.services.registry.specs)
         for operation, request in unheard:
             with pytest.raises(BackendError, match="no worker of the pool 'gone'") as raised:
-                await front.run_operation(replace(operation, timeout=0.3), request)
+                await run(replace(operation, timeout=0.3), request)
             assert "toolkiln fleet status" in (raised.value.hint or "")
-        standing = await front.run_operation(tools.tool_state, tools.ToolName(name="greet"))
-        elsewhere = await front.run_operation(
-            versions.list_versions, tools.ToolName(name="second_of_default")
-        )
+        standing = await run(tools.tool_state, tools.ToolName(name="greet"))
+        elsewhere = await run(versions.list_versions, tools.ToolName(name="second_of_default"))
         await gone.withdraw()
         await asyncio.to_thread(until, lambda: "greet" not in front.services.registry.specs)
 
