@@ -1,9 +1,23 @@
-"""What a URL says of where a server is."""
+"""From a URL to a server: what is understood, what fails and how, and no password in messages."""
+
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from toolkiln.errors import StoreError
-from toolkiln.fleet.address import Address, read_address
+from toolkiln.fleet import address
+from toolkiln.fleet.address import Address, open_redis, read_address
+from toolkiln.fleet.security_stores import RedisBuckets, RedisSessions
+from toolkiln.model.identity import Caller, SessionRecord
+from toolkiln.model.policy import Draw, Rate
+
+from . import servers
+from .servers import Proxy, Server
 
 
 @pytest.mark.parametrize(
@@ -61,3 +75,318 @@ def test_a_url_that_cannot_be_used_is_refused(url: str) -> None:
         read_address(url)
 
     assert caught.value.hint
+
+
+DRAW = Draw("ann", Rate(50, 86_400))
+SECRET = "s3cr3t/?%"
+QUOTED = "s3cr3t%2F%3F%25"
+RIGHTS = "+evalsha +script|load +@hash +@sortedset +del +pexpire +pexpireat +time"
+
+
+def refused(url: str) -> StoreError:
+    with pytest.raises(StoreError) as caught:
+        open_redis(url)
+    return caught.value
+
+
+def left(server: Server) -> float:
+    """The tokens that were left when somebody last took some."""
+    with closing(server.client()) as client:
+        return float(client.hget(client.keys("*bucket*")[0], "tokens") or "nan")
+
+
+@pytest.mark.parametrize("database", ["", "/", "/0", "/3"])
+def test_a_server_is_used_by_port_and_database(server: Server, database: str) -> None:
+    with closing(open_redis(server.url + database)) as opened:
+        RedisBuckets(opened).take([DRAW])
+
+    with closing(server.client(db=int(database.strip("/") or 0))) as client:
+        assert client.dbsize() == 1
+
+
+@pytest.mark.parametrize("query", ["", "?db=2"])
+def test_a_server_is_used_by_socket(server: Server, query: str) -> None:
+    with closing(open_redis(f"unix://{server.socket}{query}")) as opened:
+        RedisBuckets(opened).take([DRAW])
+
+    with closing(server.client(db=2 if query else 0)) as client:
+        assert client.dbsize() == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost",
+        "http://localhost",
+        "redis+sentinel://localhost/main",
+        "redis://",
+        "redis:///0",
+        "redis://localhost/one",
+        "redis://localhost/1/2",
+        "redis://localhost:99999",
+        "redis://localhost:port",
+        "redis://localhost?socket_timeout=0",
+        "redis://localhost?ssl_ca_certs=x",
+        "rediss://localhost?ssl_cert_reqs=none",
+        "redis://localhost?x",
+        "redis://local\0host",
+        "redis://\ud800",
+        "redis://[::1",
+        "unix://",
+        "unix://relative/path",
+        "unix:///path?db=x",
+        f"redis://:{SECRET}@localhost",
+        "redis://:s3cr3t#@localhost",
+        "redis://:s3cr3t@2@localhost",
+        "redis://:12/s3cr3t@localhost",
+        "redis://user:12?s3cr3t=1@localhost",
+        "s3cr3t",
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_without_quoting_it(url: str) -> None:
+    error = refused(url)
+
+    assert error.hint
+    assert "s3cr3t" not in str(error) + error.hint
+
+
+@pytest.mark.parametrize("url", ["redis://a..b", "redis://nowhere.invalid", "unix:///no%00where"])
+def test_a_place_that_cannot_be_is_an_error_with_a_hint(url: str) -> None:
+    assert refused(url).hint
+
+
+def test_a_port_where_nobody_listens_is_an_error_with_a_hint() -> None:
+    error = refused(f"redis://:{QUOTED}@127.0.0.1:{servers.free_port()}")
+
+    assert "refused" in str(error)
+    assert error.hint == "check that the server is running and the URL is correct"
+
+
+@pytest.mark.parametrize(
+    ("credentials", "hint"),
+    [
+        ("", "put user and password into the URL"),
+        (":s3cr3twrong@", "check user and password in the URL"),
+        ("s3cr3tuser:s3cr3twrong@", "check user and password in the URL"),
+    ],
+)
+def test_a_wrong_password_is_an_error_that_does_not_tell_it(
+    folder: Path, credentials: str, hint: str
+) -> None:
+    with servers.running(folder, "--requirepass", SECRET) as server:
+        error = refused(f"redis://{credentials}127.0.0.1:{server.port}")
+
+    assert error.hint == hint
+    assert "s3cr3twrong" not in str(error)
+    assert error.__suppress_context__
+
+
+def test_a_right_password_lets_in_and_is_not_shown(folder: Path) -> None:
+    with (
+        servers.running(folder, "--requirepass", SECRET) as server,
+        closing(open_redis(f"redis://:{QUOTED}@127.0.0.1:{server.port}")) as opened,
+    ):
+        assert RedisBuckets(opened).take([DRAW]) == 0.0
+        assert "s3cr3t" not in repr(opened) + opened.name
+
+
+def test_a_password_that_the_server_does_not_ask_for_is_an_error(server: Server) -> None:
+    assert refused(f"redis://:{QUOTED}@127.0.0.1:{server.port}").hint
+
+
+def test_a_user_with_few_rights_is_enough(server: Server) -> None:
+    with closing(server.client()) as client:
+        client.acl_setuser(
+            "few", enabled=True, passwords="+pw", keys=["toolkiln:*"], commands=RIGHTS.split()
+        )
+        with closing(open_redis(f"redis://few:pw@127.0.0.1:{server.port}")) as opened:
+            taken = RedisBuckets(opened).take([DRAW])
+            sessions = RedisSessions(opened)
+            sessions.put("h", SessionRecord(trace_id="t", caller=Caller(), key_id="k"), 300)
+            alive, ended = sessions.alive(), sessions.end_by_key("k")
+        client.acl_deluser("few")
+
+    assert taken == 0.0
+    assert len(alive) == ended == 1
+
+
+def test_a_user_without_rights_is_told_so(server: Server) -> None:
+    with closing(server.client()) as client:
+        client.acl_setuser(
+            "none", enabled=True, passwords="+pw", keys=["other:*"], commands=["+@all"]
+        )
+        with (
+            closing(open_redis(f"redis://none:pw@127.0.0.1:{server.port}")) as opened,
+            pytest.raises(StoreError) as caught,
+        ):
+            RedisBuckets(opened).take([DRAW])
+        client.acl_deluser("none")
+
+    assert "allow the user to run scripts" in str(caught.value.hint)
+
+
+def test_a_server_killed_in_the_middle_is_an_error_and_another_serves_at_once(
+    folder: Path,
+) -> None:
+    with servers.running(folder) as first:
+        opened = open_redis(first.url)
+        buckets = RedisBuckets(opened)
+        buckets.take([DRAW])
+        first.process.kill()
+        first.process.wait()
+        with pytest.raises(StoreError) as caught:
+            buckets.take([DRAW])
+    with closing(opened), servers.running(folder, port=first.port):
+        assert buckets.take([DRAW]) == 0.0
+
+    assert caught.value.hint == "check that the server is running and the URL is correct"
+
+
+def test_a_server_that_restarted_while_nobody_looked_goes_unnoticed(folder: Path) -> None:
+    with servers.running(folder) as first:
+        opened = open_redis(first.url)
+        buckets = RedisBuckets(opened)
+        buckets.take([DRAW])
+    with closing(opened), servers.running(folder, port=first.port):
+        assert buckets.take([DRAW]) == 0.0
+
+
+def test_calls_under_way_when_the_server_is_killed_all_end_in_an_error(folder: Path) -> None:
+    def take_until_it_fails(buckets: RedisBuckets) -> None:
+        while True:
+            buckets.take([DRAW])
+
+    with servers.running(folder) as server, closing(open_redis(server.url)) as opened:
+        buckets = RedisBuckets(opened)
+        with ThreadPoolExecutor(4) as pool:
+            ends = [pool.submit(take_until_it_fails, buckets) for _ in range(4)]
+            buckets.take([DRAW])
+            server.process.kill()
+
+            assert all(isinstance(end.exception(timeout=60), StoreError) for end in ends)
+
+
+def test_a_server_that_does_not_answer_is_an_error_not_a_hang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(address, "_READ_SECONDS", 0.1)
+    with closing(socket.create_server(("127.0.0.1", 0))) as mute:
+        error = refused(f"redis://127.0.0.1:{mute.getsockname()[1]}")
+
+    assert "Timeout" in str(error)
+
+
+def test_a_server_that_talks_nonsense_is_an_error(folder: Path) -> None:
+    class Webserver(Proxy):
+        def _serve(self, client: socket.socket) -> None:
+            with client:
+                client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with servers.running(folder) as server, closing(Webserver(server)) as proxy:
+        assert refused(f"redis://127.0.0.1:{proxy.port}").hint
+
+
+def test_a_script_whose_answer_is_lost_is_not_run_again(server: Server) -> None:
+    with (
+        closing(Proxy(server)) as proxy,
+        closing(open_redis(f"redis://127.0.0.1:{proxy.port}")) as opened,
+    ):
+        buckets = RedisBuckets(opened)
+        buckets.take([DRAW])
+        proxy.lose_one = True
+        with pytest.raises(StoreError):
+            buckets.take([DRAW])
+
+    assert left(server) == pytest.approx(48, abs=0.5)
+
+
+def test_an_answer_that_comes_too_late_is_nobodys(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address, "_READ_SECONDS", 1.0)
+    with (
+        closing(Proxy(server)) as proxy,
+        closing(open_redis(f"redis://127.0.0.1:{proxy.port}")) as opened,
+    ):
+        sessions = RedisSessions(opened)
+        for user in ("ann", "ben"):
+            sessions.put(user, SessionRecord(trace_id="t", caller=Caller(user_id=user)), 300)
+        proxy.prompt.clear()
+        with pytest.raises(StoreError):
+            sessions.get("ann")
+        proxy.prompt.set()
+        found = sessions.get("ben")
+
+    assert found
+    assert found[0].caller.user_id == "ben"
+
+
+def test_more_threads_than_connections_wait_their_turn(server: Server) -> None:
+    with closing(open_redis(server.url)) as opened, ThreadPoolExecutor(60) as pool:
+        buckets = RedisBuckets(opened)
+        waits = list(pool.map(lambda _: buckets.take([DRAW]), range(300)))
+
+    assert waits.count(0.0) == 50
+
+
+def test_an_old_server_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(address, "_OLDEST", (99, 0))
+
+    error = refused(server.url)
+
+    assert "too old" in str(error)
+
+
+def test_a_cluster_is_refused(folder: Path) -> None:
+    # It also listens 10,000 ports further up.
+    port = next(port for port in iter(servers.free_port, None) if port < 55_000)
+    with servers.running(folder, "--cluster-enabled", "yes", port=port) as server:
+        error = refused(server.url)
+
+    assert "Cluster" in str(error)
+
+
+def test_without_its_package_the_hint_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+
+    assert refused("redis://localhost").hint == "pip install 'toolkiln[redis]'"
+
+
+def test_importing_the_package_loads_no_redis() -> None:
+    code = "import toolkiln.fleet, sys; sys.exit('redis' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_tls_is_spoken_to_a_server_whose_certificate_is_known(
+    tls_port: int, certificate: Path
+) -> None:
+    url = f"rediss://127.0.0.1:{tls_port}?ssl_ca_certs={certificate}"
+    with closing(open_redis(url)) as opened:
+        assert RedisBuckets(opened).take([DRAW]) == 0.0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_certificate_that_is_unknown_or_of_another_host_is_refused(
+    tls_port: int, certificate: Path, host: str
+) -> None:
+    query = f"?ssl_ca_certs={certificate}" if host == "localhost" else ""
+
+    error = refused(f"rediss://{host}:{tls_port}{query}")
+
+    assert "certificate" in str(error.hint)
+
+
+def test_tls_to_a_server_that_does_not_speak_it_is_an_error(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address, "_READ_SECONDS", 0.1)
+
+    assert refused(f"rediss://127.0.0.1:{server.port}").hint
+
+
+def test_a_certificate_file_that_is_missing_is_an_error(server: Server) -> None:
+    assert refused(f"rediss://127.0.0.1:{server.port}?ssl_ca_certs=/no/where").hint

@@ -1,334 +1,493 @@
-"""From a URL to a server: what is understood, what fails and how, what is never said."""
+"""One connection for many tasks: order, errors, reconnects, batches, and the server check."""
 
+import asyncio
 import socket
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from toolkiln.errors import StoreError
-from toolkiln.fleet import address
-from toolkiln.fleet.address import open_redis
-from toolkiln.fleet.security_stores import RedisBuckets, RedisSessions
-from toolkiln.model.identity import Caller, SessionRecord
-from toolkiln.model.policy import Draw, Rate
+from toolkiln.errors import StoreError, Unreachable
+from toolkiln.fleet import connection as module
+from toolkiln.fleet.address import open_redis, read_address
+from toolkiln.fleet.connection import Batch, BatchDone, RedisPipe, check_server
 
 from . import servers
 from .servers import Proxy, Server
 
-DRAW = Draw("ann", Rate(50, 86_400))
-SECRET = "s3cr3t/?%"
-QUOTED = "s3cr3t%2F%3F%25"
-RIGHTS = "+evalsha +script|load +@hash +@sortedset +del +pexpire +pexpireat +time"
+
+@asynccontextmanager
+async def piped(url: str) -> AsyncIterator[RedisPipe]:
+    pipe = RedisPipe(read_address(url))
+    await pipe.open()
+    try:
+        yield pipe
+    finally:
+        await pipe.close()
 
 
-def refused(url: str) -> StoreError:
+@pytest.fixture
+async def pipe(server: Server) -> AsyncIterator[RedisPipe]:
+    async with piped(server.url) as opened:
+        yield opened
+
+
+async def refused(url: str) -> StoreError:
     with pytest.raises(StoreError) as caught:
-        open_redis(url)
+        await RedisPipe(read_address(url)).open()
     return caught.value
 
 
-def left(server: Server) -> float:
-    """The tokens that were left when somebody last took some."""
+async def unreachable(asked: Awaitable[Any]) -> Unreachable:
+    with pytest.raises(Unreachable) as caught:
+        await asked
+    return caught.value
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_many_tasks_get_their_own_answers(pipe: RedisPipe) -> None:
+    said = await asyncio.gather(*(pipe.command("ECHO", f"{n}") for n in range(1000)))
+
+    assert said == [str(n).encode() for n in range(1000)]
+
+
+async def test_answers_are_bytes_integers_none_and_lists(pipe: RedisPipe) -> None:
+    assert await pipe.command("SET", "k", b"\xff\r\n") == b"OK"
+    assert await pipe.command("GET", "k") == b"\xff\r\n"
+    assert await pipe.command("GET", "none") is None
+    assert await pipe.command("RPUSH", "l", 1, "é") == 2
+    assert await pipe.command("LRANGE", "l", 0, -1) == [b"1", "é".encode()]
+
+
+async def test_a_cancelled_command_does_not_disturb_the_others(pipe: RedisPipe) -> None:
+    asked = [asyncio.ensure_future(pipe.command("ECHO", f"{n}")) for n in range(3)]
+    await asyncio.sleep(0)
+    asked[1].cancel()
+
+    assert await asked[0] == b"0"
+    assert await asked[2] == b"2"
+    assert await pipe.command("ECHO", "3") == b"3"
+
+
+async def test_a_refusal_is_one_commands_error(pipe: RedisPipe) -> None:
+    commands = [["ECHO", "1"], ["NOSUCH"], ["ECHO", "2"]]
+
+    one, error, two = await asyncio.gather(
+        *(pipe.command(*parts) for parts in commands), return_exceptions=True
+    )
+
+    assert (one, two) == (b"1", b"2")
+    assert isinstance(error, StoreError)
+    assert not isinstance(error, Unreachable)
+    assert error.hint == "use Redis 6.2 or later"
+    assert pipe.connects == 1
+
+
+async def test_a_script_that_the_server_forgot_is_sent_again(
+    server: Server, pipe: RedisPipe
+) -> None:
+    run = pipe.script("take")
     with closing(server.client()) as client:
-        return float(client.hget(client.keys("*bucket*")[0], "tokens") or "nan")
+        for _ in range(2):
+            client.script_flush()
+            assert await run(["toolkiln:b"], [5, 10**12]) == 0
+        assert float(client.hget("toolkiln:b", "tokens") or 0) == pytest.approx(3, abs=0.1)
 
 
-@pytest.mark.parametrize("database", ["", "/", "/0", "/3"])
-def test_a_server_is_used_by_port_and_database(server: Server, database: str) -> None:
-    with closing(open_redis(server.url + database)) as opened:
-        RedisBuckets(opened).take([DRAW])
+async def test_a_socket_and_a_database_are_used(server: Server) -> None:
+    async with piped(f"unix://{server.socket}?db=3") as pipe:
+        await pipe.command("SET", "k", "v")
 
-    with closing(server.client(db=int(database.strip("/") or 0))) as client:
-        assert client.dbsize() == 1
-
-
-@pytest.mark.parametrize("query", ["", "?db=2"])
-def test_a_server_is_used_by_socket(server: Server, query: str) -> None:
-    with closing(open_redis(f"unix://{server.socket}{query}")) as opened:
-        RedisBuckets(opened).take([DRAW])
-
-    with closing(server.client(db=2 if query else 0)) as client:
-        assert client.dbsize() == 1
+    with closing(server.client(db=3)) as client:
+        assert client.get("k") == b"v"
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "localhost",
-        "http://localhost",
-        "redis+sentinel://localhost/main",
-        "redis://",
-        "redis:///0",
-        "redis://localhost/one",
-        "redis://localhost/1/2",
-        "redis://localhost:99999",
-        "redis://localhost:port",
-        "redis://localhost?socket_timeout=0",
-        "redis://localhost?ssl_ca_certs=x",
-        "rediss://localhost?ssl_cert_reqs=none",
-        "redis://localhost?x",
-        "redis://local\0host",
-        "redis://\ud800",
-        "redis://[::1",
-        "unix://",
-        "unix://relative/path",
-        "unix:///path?db=x",
-        f"redis://:{SECRET}@localhost",
-        "redis://:s3cr3t#@localhost",
-        "redis://:s3cr3t@2@localhost",
-        "redis://:12/s3cr3t@localhost",
-        "redis://user:12?s3cr3t=1@localhost",
-        "s3cr3t",
-    ],
-)
-def test_a_url_that_cannot_be_used_is_refused_without_quoting_it(url: str) -> None:
-    error = refused(url)
+async def test_a_wrong_password_is_an_error_that_does_not_tell_it(folder: Path) -> None:
+    with servers.running(folder, "--requirepass", "right") as server:
+        error = await refused(f"redis://:s3cr3t@127.0.0.1:{server.port}")
+        async with piped(f"redis://:right@127.0.0.1:{server.port}") as pipe:
+            assert await pipe.command("PING") == b"PONG"
+            assert "right" not in repr(pipe) + repr(pipe.address)
 
-    assert error.hint
-    assert "s3cr3t" not in str(error) + error.hint
+    assert error.hint == "check user and password in the URL"
+    assert "s3cr3t" not in str(error)
 
 
-@pytest.mark.parametrize("url", ["redis://a..b", "redis://nowhere.invalid", "unix:///no%00where"])
-def test_a_place_that_cannot_be_is_an_error_with_a_hint(url: str) -> None:
-    assert refused(url).hint
+async def test_nobody_there_is_an_error_with_a_hint() -> None:
+    error = await refused(f"redis://127.0.0.1:{servers.free_port()}")
 
-
-def test_a_port_where_nobody_listens_is_an_error_with_a_hint() -> None:
-    error = refused(f"redis://:{QUOTED}@127.0.0.1:{servers.free_port()}")
-
-    assert "refused" in str(error)
+    assert isinstance(error, Unreachable)
+    assert not error.sent
     assert error.hint == "check that the server is running and the URL is correct"
 
 
-@pytest.mark.parametrize(
-    ("credentials", "hint"),
-    [
-        ("", "put user and password into the URL"),
-        (":s3cr3twrong@", "check user and password in the URL"),
-        ("s3cr3tuser:s3cr3twrong@", "check user and password in the URL"),
-    ],
-)
-def test_a_wrong_password_is_an_error_that_does_not_tell_it(
-    folder: Path, credentials: str, hint: str
-) -> None:
-    with servers.running(folder, "--requirepass", SECRET) as server:
-        error = refused(f"redis://{credentials}127.0.0.1:{server.port}")
+@pytest.mark.parametrize("says", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n" * 9, b""])
+async def test_a_server_of_another_kind_is_an_error(server: Server, says: bytes) -> None:
+    class Other(Proxy):
+        def _serve(self, client: socket.socket) -> None:
+            with client:
+                client.sendall(says)
 
-    assert error.hint == hint
-    assert "s3cr3twrong" not in str(error)
-    assert error.__suppress_context__
+    with closing(Other(server)) as other:
+        assert (await refused(f"redis://127.0.0.1:{other.port}")).hint
 
 
-def test_a_right_password_lets_in_and_is_not_shown(folder: Path) -> None:
-    with (
-        servers.running(folder, "--requirepass", SECRET) as server,
-        closing(open_redis(f"redis://:{QUOTED}@127.0.0.1:{server.port}")) as opened,
-    ):
-        assert RedisBuckets(opened).take([DRAW]) == 0.0
-        assert "s3cr3t" not in repr(opened) + opened.name
-
-
-def test_a_password_that_the_server_does_not_ask_for_is_an_error(server: Server) -> None:
-    assert refused(f"redis://:{QUOTED}@127.0.0.1:{server.port}").hint
-
-
-def test_a_user_with_few_rights_is_enough(server: Server) -> None:
-    with closing(server.client()) as client:
-        client.acl_setuser(
-            "few", enabled=True, passwords="+pw", keys=["toolkiln:*"], commands=RIGHTS.split()
-        )
-        with closing(open_redis(f"redis://few:pw@127.0.0.1:{server.port}")) as opened:
-            taken = RedisBuckets(opened).take([DRAW])
-            sessions = RedisSessions(opened)
-            sessions.put("h", SessionRecord(trace_id="t", caller=Caller(), key_id="k"), 300)
-            alive, ended = sessions.alive(), sessions.end_by_key("k")
-        client.acl_deluser("few")
-
-    assert taken == 0.0
-    assert len(alive) == ended == 1
-
-
-def test_a_user_without_rights_is_told_so(server: Server) -> None:
-    with closing(server.client()) as client:
-        client.acl_setuser(
-            "none", enabled=True, passwords="+pw", keys=["other:*"], commands=["+@all"]
-        )
-        with (
-            closing(open_redis(f"redis://none:pw@127.0.0.1:{server.port}")) as opened,
-            pytest.raises(StoreError) as caught,
-        ):
-            RedisBuckets(opened).take([DRAW])
-        client.acl_deluser("none")
-
-    assert "allow the user to run scripts" in str(caught.value.hint)
-
-
-def test_a_server_killed_in_the_middle_is_an_error_and_another_serves_at_once(
-    folder: Path,
-) -> None:
-    with servers.running(folder) as first:
-        opened = open_redis(first.url)
-        buckets = RedisBuckets(opened)
-        buckets.take([DRAW])
-        first.process.kill()
-        first.process.wait()
-        with pytest.raises(StoreError) as caught:
-            buckets.take([DRAW])
-    with closing(opened), servers.running(folder, port=first.port):
-        assert buckets.take([DRAW]) == 0.0
-
-    assert caught.value.hint == "check that the server is running and the URL is correct"
-
-
-def test_a_server_that_restarted_while_nobody_looked_goes_unnoticed(folder: Path) -> None:
-    with servers.running(folder) as first:
-        opened = open_redis(first.url)
-        buckets = RedisBuckets(opened)
-        buckets.take([DRAW])
-    with closing(opened), servers.running(folder, port=first.port):
-        assert buckets.take([DRAW]) == 0.0
-
-
-def test_calls_under_way_when_the_server_is_killed_all_end_in_an_error(folder: Path) -> None:
-    def take_until_it_fails(buckets: RedisBuckets) -> None:
-        while True:
-            buckets.take([DRAW])
-
-    with servers.running(folder) as server, closing(open_redis(server.url)) as opened:
-        buckets = RedisBuckets(opened)
-        with ThreadPoolExecutor(4) as pool:
-            ends = [pool.submit(take_until_it_fails, buckets) for _ in range(4)]
-            buckets.take([DRAW])
-            server.process.kill()
-
-            assert all(isinstance(end.exception(timeout=60), StoreError) for end in ends)
-
-
-def test_a_server_that_does_not_answer_is_an_error_not_a_hang(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(address, "_READ_SECONDS", 0.1)
+async def test_a_mute_server_is_an_error_not_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CONNECT_SECONDS", 0.1)
     with closing(socket.create_server(("127.0.0.1", 0))) as mute:
-        error = refused(f"redis://127.0.0.1:{mute.getsockname()[1]}")
+        error = await refused(f"redis://127.0.0.1:{mute.getsockname()[1]}")
 
     assert "Timeout" in str(error)
 
 
-def test_a_server_that_talks_nonsense_is_an_error(folder: Path) -> None:
-    class Webserver(Proxy):
-        def _serve(self, client: socket.socket) -> None:
-            with client:
-                client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+async def test_what_was_under_way_when_the_server_died_may_have_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_RECONNECT_WAIT_SECONDS", 0.1)
+    with servers.running(folder) as first:
+        async with piped(first.url) as pipe:
+            asked = asyncio.ensure_future(pipe.command("BLPOP", "k", 0, wait=60))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            first.process.kill()
+            lost = await unreachable(asked)
+            away = await unreachable(pipe.command("PING"))
+            with servers.running(folder, port=first.port):
+                await until(lambda: pipe.connects == 2)
+                said = await pipe.command("PING")
 
-    with servers.running(folder) as server, closing(Webserver(server)) as proxy:
-        assert refused(f"redis://127.0.0.1:{proxy.port}").hint
-
-
-def test_a_script_whose_answer_is_lost_is_not_run_again(server: Server) -> None:
-    with (
-        closing(Proxy(server)) as proxy,
-        closing(open_redis(f"redis://127.0.0.1:{proxy.port}")) as opened,
-    ):
-        buckets = RedisBuckets(opened)
-        buckets.take([DRAW])
-        proxy.lose_one = True
-        with pytest.raises(StoreError):
-            buckets.take([DRAW])
-
-    assert left(server) == pytest.approx(48, abs=0.5)
+    assert lost.sent
+    assert not away.sent
+    assert said == b"PONG"
 
 
-def test_an_answer_that_comes_too_late_is_nobodys(
+async def test_a_connection_that_broke_without_a_word_is_noticed_and_replaced(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(address, "_READ_SECONDS", 1.0)
-    with (
-        closing(Proxy(server)) as proxy,
-        closing(open_redis(f"redis://127.0.0.1:{proxy.port}")) as opened,
-    ):
-        sessions = RedisSessions(opened)
-        for user in ("ann", "ben"):
-            sessions.put(user, SessionRecord(trace_id="t", caller=Caller(user_id=user)), 300)
-        proxy.prompt.clear()
-        with pytest.raises(StoreError):
-            sessions.get("ann")
-        proxy.prompt.set()
-        found = sessions.get("ben")
+    monkeypatch.setattr(module, "_READ_SECONDS", 0.3)
+    with closing(Proxy(server)) as proxy:
+        async with piped(f"redis://127.0.0.1:{proxy.port}") as pipe:
+            proxy.prompt.clear()
+            lost = await unreachable(pipe.command("PING"))
+            proxy.prompt.set()
+            await until(lambda: pipe.connects == 2)
+            said = await pipe.command("ECHO", "1")
 
-    assert found
-    assert found[0].caller.user_id == "ben"
+    assert lost.sent
+    assert said == b"1"
 
 
-def test_more_threads_than_connections_wait_their_turn(server: Server) -> None:
-    with closing(open_redis(server.url)) as opened, ThreadPoolExecutor(60) as pool:
-        buckets = RedisBuckets(opened)
-        waits = list(pool.map(lambda _: buckets.take([DRAW]), range(300)))
-
-    assert waits.count(0.0) == 50
-
-
-def test_an_old_server_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address, "_OLDEST", (99, 0))
-
-    error = refused(server.url)
-
-    assert "too old" in str(error)
-
-
-def test_a_cluster_is_refused(folder: Path) -> None:
-    # It also listens 10,000 ports further up.
-    port = next(port for port in iter(servers.free_port, None) if port < 55_000)
-    with servers.running(folder, "--cluster-enabled", "yes", port=port) as server:
-        error = refused(server.url)
-
-    assert "Cluster" in str(error)
-
-
-def test_without_its_package_the_hint_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_a_command_that_blocks_is_waited_for(
+    pipe: RedisPipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "redis", None)
+    monkeypatch.setattr(module, "_READ_SECONDS", 0.1)
 
-    assert refused("redis://localhost").hint == "pip install 'toolkiln[redis]'"
-
-
-def test_importing_the_package_loads_no_redis() -> None:
-    code = "import toolkiln.fleet, sys; sys.exit('redis' in sys.modules)"
-
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert await pipe.command("BLPOP", "none", 1, wait=60) is None
+    assert pipe.connects == 1
 
 
-def test_tls_is_spoken_to_a_server_whose_certificate_is_known(
+async def test_a_replica_is_left_for_the_primary(folder: Path) -> None:
+    with servers.running(folder) as server, closing(server.client()) as client:
+        async with piped(server.url) as pipe:
+            run = pipe.script("take")
+            client.replicaof("127.0.0.1", servers.free_port())
+            plain = await unreachable(pipe.command("SET", "k", "v"))
+            script = await unreachable(run(["toolkiln:b"], [5, 10**12]))
+            client.replicaof("NO", "ONE")
+            said = await pipe.command("SET", "k", "v")
+
+    assert (plain.sent, script.sent) == (False, False)
+    assert said == b"OK"
+    assert pipe.connects == 3
+
+
+async def test_closing_ends_what_is_under_way(server: Server) -> None:
+    async with piped(server.url) as pipe:
+        asked = asyncio.ensure_future(pipe.command("BLPOP", "k", 0, wait=60))
+        await asyncio.sleep(0)
+
+    assert "closed" in str(await unreachable(asked))
+    assert "closed" in str(await unreachable(pipe.command("PING")))
+
+
+async def test_an_answer_of_megabytes_comes_whole(pipe: RedisPipe) -> None:
+    data = bytes(range(256)) * 100_000
+    await pipe.command("SET", "k", data)
+
+    assert await pipe.command("GET", "k") == data
+
+
+async def test_after_a_failover_the_new_primary_is_found(folder: Path) -> None:
+    places = {name: folder / name for name in ("one", "two", "watch")}
+    for place in places.values():
+        place.mkdir()
+    with (
+        servers.running(places["one"]) as one,
+        servers.running(places["two"]) as two,
+        closing(two.client()) as replica,
+    ):
+        replica.replicaof("127.0.0.1", one.port)
+        await until(lambda: replica.info("replication").get("master_link_status") == "up")
+        with servers.watching(places["watch"], one.port) as port:
+            url = f"redis+sentinel://127.0.0.1:{servers.free_port()},127.0.0.1:{port}/main"
+            async with piped(url) as pipe:
+                await pipe.command("SET", "before", "1")
+                await pipe.command("WAIT", 1, 5000)
+                await known_to_the_sentinel(port)
+                one.process.kill()
+                await until(lambda: replica.info("replication")["role"] == "master")
+                await set_after(pipe)
+            # A sentinel that got no answer in time on a busy machine doubts the new one, too.
+            await until(lambda: is_found(url))
+
+        assert replica.mget("before", "after") == [b"1", b"1"]
+
+
+def is_found(url: str) -> bool:
+    try:
+        with closing(open_redis(url)) as connection:
+            connection.check()
+    except StoreError:
+        return False
+    return True
+
+
+async def known_to_the_sentinel(port: int) -> None:
+    """Until it has heard of the replica, it has nobody to fail over to."""
+    async with piped(f"redis://127.0.0.1:{port}") as sentinel:
+        while not await sentinel.command("SENTINEL", "REPLICAS", "main"):
+            await asyncio.sleep(0.05)
+
+
+async def set_after(pipe: RedisPipe) -> None:
+    while True:
+        with suppress(Unreachable):
+            await pipe.command("SET", "after", "1")
+            return
+
+
+async def test_a_service_that_no_sentinel_knows_is_an_error(folder: Path, server: Server) -> None:
+    with servers.watching(folder, server.port) as port:
+        error = await refused(f"redis+sentinel://127.0.0.1:{port}/other")
+
+    assert "no sentinel knows 'other'" in str(error)
+
+
+async def test_tls_is_spoken_to_a_server_whose_certificate_is_known(
     tls_port: int, certificate: Path
 ) -> None:
-    url = f"rediss://127.0.0.1:{tls_port}?ssl_ca_certs={certificate}"
-    with closing(open_redis(url)) as opened:
-        assert RedisBuckets(opened).take([DRAW]) == 0.0
+    async with piped(f"rediss://127.0.0.1:{tls_port}?ssl_ca_certs={certificate}") as pipe:
+        said = await pipe.command("PING")
+    unknown = await refused(f"rediss://127.0.0.1:{tls_port}")
+    missing = await refused(f"rediss://127.0.0.1:{tls_port}?ssl_ca_certs=/no/where")
+
+    assert said == b"PONG"
+    assert "certificate" in str(unknown.hint)
+    assert missing.hint
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_certificate_that_is_unknown_or_of_another_host_is_refused(
-    tls_port: int, certificate: Path, host: str
-) -> None:
-    query = f"?ssl_ca_certs={certificate}" if host == "localhost" else ""
-
-    error = refused(f"rediss://{host}:{tls_port}{query}")
-
-    assert "certificate" in str(error.hint)
+async def checked(url: str) -> tuple[str, ...]:
+    pipe = RedisPipe(read_address(url))
+    await pipe.open()
+    try:
+        return await check_server(pipe)
+    finally:
+        await pipe.close()
 
 
-def test_tls_to_a_server_that_does_not_speak_it_is_an_error(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(address, "_READ_SECONDS", 0.1)
+@pytest.fixture
+def configured(server: Server) -> Iterator[Server]:
+    """A server whose settings are as they were, afterwards."""
+    names = ("maxmemory", "maxmemory-policy", "appendonly")
+    with closing(server.client()) as client:
+        before = {name: str(client.config_get(name)[name]) for name in names}
+        yield server
+        for name, value in before.items():
+            client.config_set(name, value)
 
-    assert refused(f"rediss://127.0.0.1:{server.port}").hint
+
+def set_(server: Server, **values: str) -> None:
+    with closing(server.client()) as client:
+        for name, value in values.items():
+            client.config_set(name.replace("_", "-"), value)
 
 
-def test_a_certificate_file_that_is_missing_is_an_error(server: Server) -> None:
-    assert refused(f"rediss://127.0.0.1:{server.port}?ssl_ca_certs=/no/where").hint
+async def test_a_server_that_keeps_what_it_has_is_fit(configured: Server) -> None:
+    set_(configured, appendonly="yes", maxmemory="100mb")
+
+    assert await checked(configured.url) == ()
+
+
+async def test_a_server_without_an_append_only_file_is_warned_about(server: Server) -> None:
+    (warning,) = await checked(server.url)
+
+    assert "appendonly yes" in warning
+    assert server.url in warning
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
+async def test_a_server_that_throws_keys_away_is_refused(configured: Server, policy: str) -> None:
+    set_(configured, maxmemory="100mb", maxmemory_policy=policy)
+
+    with pytest.raises(StoreError, match=policy) as caught:
+        await checked(configured.url)
+
+    assert "noeviction" in str(caught.value.hint)
+
+
+async def test_a_policy_that_has_no_effect_yet_is_warned_about(configured: Server) -> None:
+    set_(configured, maxmemory="0", maxmemory_policy="allkeys-lru", appendonly="yes")
+
+    (warning,) = await checked(configured.url)
+
+    assert "noeviction" in warning
+
+
+async def test_a_replica_is_refused(server: Server, folder: Path) -> None:
+    of = ("--replicaof", "127.0.0.1", str(server.port))
+    with (
+        servers.running(folder, *of) as replica,
+        pytest.raises(StoreError, match="read-only replica"),
+    ):
+        await checked(replica.url)
+
+
+async def test_a_cluster_is_refused(folder: Path) -> None:
+    # It also listens 10,000 ports further up.
+    port = next(port for port in iter(servers.free_port, None) if port < 55_000)
+    cluster = servers.running(folder, "--cluster-enabled", "yes", port=port)
+    with cluster as server, pytest.raises(StoreError, match="Cluster"):
+        await checked(server.url)
+
+
+def hello(version: str) -> list[bytes]:
+    return [b"server", b"redis", b"version", version.encode(), b"mode", b"standalone"]
+
+
+@pytest.mark.parametrize("version", ["5.0.14", "6.0.16", "6", ""])
+def test_an_old_server_is_refused(version: str) -> None:
+    with pytest.raises(StoreError, match="too old"):
+        read_address("redis://h").check(hello(version))
+
+
+@pytest.mark.parametrize("version", ["6.2.0", "7.4.1", "10.0.0", "7.2.rc1"])
+def test_later_servers_are_fit(version: str) -> None:
+    read_address("redis://h").check(hello(version))
+
+
+class Asked:
+    """Keeps questions until the test answers them."""
+
+    def __init__(self) -> None:
+        self.batch: Batch[int, str] = Batch(self._ask, size=3)
+        self.questions: list[tuple[list[int], BatchDone[str]]] = []
+
+    def _ask(self, items: Sequence[int], done: BatchDone[str]) -> None:
+        self.questions.append((list(items), done))
+
+    async def add(self, *items: int) -> "list[asyncio.Task[str]]":
+        tasks = [asyncio.create_task(self.batch.add(item)) for item in items]
+        for _ in range(2):
+            await asyncio.sleep(0)
+        return tasks
+
+    @property
+    def items(self) -> list[list[int]]:
+        return [items for items, _ in self.questions]
+
+    def answer(self, number: int) -> None:
+        items, done = self.questions[number]
+        done([str(item) for item in items])
+
+
+async def test_what_is_asked_in_one_turn_is_one_question() -> None:
+    asked = Asked()
+
+    tasks = await asked.add(1, 2)
+    asked.answer(0)
+
+    assert asked.items == [[1, 2]]
+    assert await asyncio.gather(*tasks) == ["1", "2"]
+
+
+async def test_what_comes_meanwhile_is_the_next_question() -> None:
+    asked = Asked()
+
+    tasks = [*await asked.add(1), *await asked.add(2), *await asked.add(3)]
+    before = list(asked.items)
+    asked.answer(0)
+    asked.answer(1)
+
+    assert before == [[1]]
+    assert asked.items == [[1], [2, 3]]
+    assert await asyncio.gather(*tasks) == ["1", "2", "3"]
+    assert len(await asked.add(4)) == 1
+    assert asked.items[-1] == [4]
+
+
+async def test_a_portion_waits_for_no_answer() -> None:
+    asked = Asked()
+
+    tasks = [*await asked.add(1), *await asked.add(2, 3, 4, 5)]
+    before = list(asked.items)
+    asked.answer(0)
+    while_one_is_open = list(asked.items)
+    asked.answer(1)
+    asked.answer(2)
+
+    assert before == while_one_is_open == [[1], [2, 3, 4]]
+    assert asked.items == [[1], [2, 3, 4], [5]]
+    assert await asyncio.gather(*tasks) == ["1", "2", "3", "4", "5"]
+
+
+async def test_the_last_of_a_turn_is_asked_for_at_once_with_those_before_it() -> None:
+    asked, answers = Asked(), list[str | Exception]()
+
+    asked.batch.put(1, answers.append)
+    asked.batch.put(2, answers.append, last=True)
+    at_once = list(asked.items)
+    asked.batch.put(3, answers.append, last=True)
+    while_open = list(asked.items)
+    asked.answer(0)
+    asked.answer(1)
+
+    assert at_once == while_open == [[1, 2]]
+    assert asked.items == [[1, 2], [3]]
+    assert answers == ["1", "2", "3"]
+
+
+async def test_a_failure_is_for_those_who_asked_and_nobody_waits_behind_it() -> None:
+    asked = Asked()
+
+    first = await asked.add(1)
+    rest = await asked.add(2, 3, 4, 5)
+    asked.questions[0][1](ValueError("gone"))
+    after = list(asked.items)
+    asked.answer(2)
+    asked.answer(1)
+
+    with pytest.raises(ValueError, match="gone"):
+        await first[0]
+    assert after == [[1], [2, 3, 4], [5]]
+    assert await asyncio.gather(*rest) == ["2", "3", "4", "5"]
+    await asked.add(6)
+    assert asked.items[-1] == [6]
+
+
+async def test_a_cancelled_item_does_not_disturb_its_batch() -> None:
+    asked = Asked()
+
+    one, two = await asked.add(1, 2)
+    one.cancel()
+    await asyncio.sleep(0)
+    asked.answer(0)
+
+    assert await two == "2"
+    assert one.cancelled()

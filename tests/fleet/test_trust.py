@@ -1,4 +1,4 @@
-"""Keys of a fleet: workers with other keys, keys that are rotated, processes of two versions."""
+"""Keys of a fleet: seals, signatures, and processes that have others, or another version."""
 
 import asyncio
 import json
@@ -13,7 +13,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -29,14 +32,17 @@ from toolkiln.fleet.message_auth import (
     FleetKeys,
     Signer,
     Verifier,
+    fleet_keys,
     generate_worker_keys,
     has_valid_seal,
     seal,
+    seal_bytes,
+    unseal_bytes,
 )
 from toolkiln.fleet.publisher import ForeignCatalog, Publisher
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.remote_catalog import CatalogReader
-from toolkiln.fleet.wire import Envelope
+from toolkiln.fleet.wire import Envelope, envelope_from_wire, envelope_to_wire, pack
 from toolkiln.fleet.worker_process import check_worker_keys
 from toolkiln.model.call import Grant, Result, Status
 from toolkiln.operations import proposals, tool_files, tools, versions
@@ -44,6 +50,79 @@ from toolkiln.operations import proposals, tool_files, tools, versions
 from .queues import desk
 from .servers import Server
 from .workers import BOUND, Running, running_program, tools_folder, worker
+
+KEY = FleetKeys(b"k" * 32)
+CALL = Envelope(id="c1", record="r1", tool="pay", arguments=msgspec.Raw(pack({"to": "ann"})))
+OTHERWISE: dict[str, Any] = {
+    "id": "c2",
+    "record": "r2",
+    "tool": "hello",
+    "digest": "d",
+    "arguments": msgspec.Raw(pack({"to": "eve"})),
+    "session": "s",
+    "surface": "mcp",
+    "timeout_ms": 1,
+    "repeatable": True,
+    "remember": True,
+    "events": True,
+    "reply_to": "x",
+    "pool": "gpu",
+    "traceparent": "p",
+    "depth": 1,
+    "asks": ("form",),
+}
+
+
+def test_a_sealed_call_is_genuine_after_its_journey() -> None:
+    sent = msgspec.structs.replace(CALL, seal=seal(KEY, CALL))
+
+    assert has_valid_seal(KEY, envelope_from_wire(envelope_to_wire(sent)))
+    assert not has_valid_seal(FleetKeys(b"another key"), sent)
+    assert not has_valid_seal(KEY, CALL)
+
+
+def test_every_field_is_tried() -> None:
+    assert {*OTHERWISE, "seal"} == set(Envelope.__struct_fields__)
+
+
+@pytest.mark.parametrize("field", OTHERWISE)
+def test_a_call_that_was_changed_on_its_way_is_forged(field: str) -> None:
+    changed = msgspec.structs.replace(CALL, seal=seal(KEY, CALL), **{field: OTHERWISE[field]})
+
+    assert not has_valid_seal(KEY, changed)
+
+
+@given(data=st.binary(), purpose=st.text(max_size=20), other=st.text(max_size=20))
+def test_data_comes_back_for_its_purpose_only(data: bytes, purpose: str, other: str) -> None:
+    blob = seal_bytes(KEY, purpose, data)
+
+    assert unseal_bytes(KEY, purpose, blob) == data
+    assert (unseal_bytes(KEY, other, blob) is None) == (other != purpose)
+    assert unseal_bytes(FleetKeys(b"another key"), purpose, blob) is None
+
+
+@given(blob=st.binary(max_size=100))
+def test_no_bytes_break_the_check(blob: bytes) -> None:
+    assert unseal_bytes(KEY, "entry", blob) is None
+
+
+async def test_of_many_that_start_at_once_all_have_one_key(server: Server, pipe: RedisPipe) -> None:
+    found = await asyncio.gather(*(fleet_keys(pipe, Settings()) for _ in range(20)))
+
+    assert len(set(found)) == 1
+    assert len(found[0].sealing) == 32
+    assert await fleet_keys(pipe, Settings()) == found[0]
+
+
+async def test_a_key_that_is_set_is_not_in_redis(server: Server, pipe: RedisPipe) -> None:
+    one = await fleet_keys(pipe, Settings(fleet_key="horse battery"))
+    other = await fleet_keys(pipe, Settings(fleet_key="staple"))
+
+    assert one != other
+    assert await fleet_keys(pipe, Settings(fleet_key="horse battery")) == one
+    with closing(server.client()) as client:
+        assert not client.exists(keys.FLEET_KEY)
+
 
 ROOT = Path(__file__).parents[2]
 PREVIOUS = "23403dd"

@@ -58,7 +58,7 @@ Calls
     a forged identity
         test_worker test_a_call_that_is_not_sealed_is_forged
         test_worker test_nobody_gets_a_result_kept_under_the_id_of_another
-        test_identity test_a_call_that_was_changed_on_its_way_is_forged
+        test_trust test_a_call_that_was_changed_on_its_way_is_forged
     replies injected and read by others
         test_deploy test_a_client_can_neither_read_nor_write_the_replies_of_another
     the catalog changes meanwhile; two versions at once
@@ -87,7 +87,7 @@ Networks
 test_what_was_on_its_way_to_a_worker_when_the_connection_broke_still_runs
     a half-open connection
         faults.test_network test_a_caller_that_was_cut_off_when_its_call_ended_is_told_afterwards
-        test_resp test_a_connection_that_broke_without_a_word_is_noticed_and_replaced
+        test_connection test_a_connection_that_broke_without_a_word_is_noticed_and_replaced
     a partition while the tool runs
         faults.test_network \
 test_a_worker_that_is_cut_off_loses_its_calls_and_what_it_does_counts_no_more
@@ -108,7 +108,7 @@ test_after_a_failover_to_a_replica_that_lagged_no_call_runs_twice_and_all_end
         test_failover test_calls_outlive_the_primary_behind_a_sentinel
     no memory left; a policy that throws keys away
         test_queue test_without_memory_calls_are_refused_and_those_under_way_still_end
-        test_checks test_a_server_that_throws_keys_away_is_refused
+        test_connection test_a_server_that_throws_keys_away_is_refused
     a clock that is set
         faults.test_clocks test_entries_from_a_clock_that_was_ahead_disturb_nothing
         faults.test_clocks \
