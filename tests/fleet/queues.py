@@ -15,12 +15,11 @@ from toolkiln.fleet.address import Address, read_address
 from toolkiln.fleet.client import ReplyStream
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import Delivery, Ending
-from toolkiln.fleet.events import EventPublisher
 from toolkiln.fleet.leases import LeaseTable, new_lease_table
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.supervisor import open_pipe
 from toolkiln.fleet.wire import CallReply, Envelope
-from toolkiln.fleet.worker import RunCall, Worker, WorkerParts
+from toolkiln.fleet.worker import EventPublisher, RunCall, Worker, WorkerParts
 
 POOL = "default"
 

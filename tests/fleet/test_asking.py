@@ -23,11 +23,11 @@ from toolkiln.fleet.address import read_address
 from toolkiln.fleet.client import FleetClient
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import ControlMessage
-from toolkiln.fleet.events import EventPublisher
 from toolkiln.fleet.message_auth import FleetKeys
 from toolkiln.fleet.questions import ANSWER, QuestionSender, write_answers, write_questions
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.wire import CallReply, Envelope
+from toolkiln.fleet.worker import EventPublisher
 from toolkiln.model.call import Result
 from toolkiln.model.question import (
     FormAnswer,

@@ -14,10 +14,9 @@ from toolkiln.catalog.folder import read_sources
 from toolkiln.fleet import keys, published_tool
 from toolkiln.fleet.address import read_address
 from toolkiln.fleet.connection import RedisPipe
-from toolkiln.fleet.events import Announcements, announce
 from toolkiln.fleet.message_auth import FleetKeys, seal_bytes
 from toolkiln.fleet.published_tool import write_entry
-from toolkiln.fleet.publisher import Publisher
+from toolkiln.fleet.publisher import Announcements, Publisher, announce
 from toolkiln.fleet.remote_catalog import CatalogReader, fetch
 from toolkiln.model.call import Grant
 from toolkiln.model.catalog import Admission, FileVersion, ServedVersion, Snapshot, Tools

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from toolkiln.fleet.events import EventPublisher
+from toolkiln.fleet.worker import EventPublisher
 from toolkiln.model.call import Event
 
 from .queues import call, desk, result

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from toolkiln.fleet import keys
-from toolkiln.fleet.events import announce
+from toolkiln.fleet.publisher import announce
 from toolkiln.fleet.remote_catalog import CatalogReader
 from toolkiln.model.call import Status
 from toolkiln.model.identity import Caller

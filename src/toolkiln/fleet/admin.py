@@ -9,7 +9,7 @@ from toolkiln.fleet import keys, wire
 from toolkiln.fleet.address import read_address
 from toolkiln.fleet.connection import RedisClock, RedisPipe, pairs, read_info, server_warnings
 from toolkiln.fleet.delivery import ControlMessage, entry_order, read_delivery
-from toolkiln.fleet.events import announce
+from toolkiln.fleet.publisher import announce
 from toolkiln.fleet.queue import PoolConsumers
 from toolkiln.fleet.steps import LONG_MS
 from toolkiln.fleet.supervisor import open_pipe

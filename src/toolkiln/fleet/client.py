@@ -141,7 +141,7 @@ class ReplyStream:
             with suppress(Malformed):
                 replies.extend(wire.replies_from_wire(fields[1]))
         resolved = [
-            reply if reply.kind != "stored" else await delivery.resolve_reply(self._pipe, reply)
+            await delivery.resolve_reply(self._pipe, reply)
             for reply in replies
             if self._is_trusted(reply)
         ]

@@ -1,4 +1,4 @@
-"""Publisher: a worker's tools, stored in Redis for callers and other workers.
+"""Publisher: a worker's tools in Redis, and announcements of changes to the whole fleet.
 
 Documents (entries, files) are addressed by content and kept for a day after the last refresh, so
 that a replaced version can still run. `publish.lua` decides which publisher's tool is served: of
@@ -16,19 +16,18 @@ from contextlib import suppress
 from functools import partial
 from hashlib import sha1
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from toolkiln.errors import StoreError, ToolkilnError
 from toolkiln.fleet import keys, published_tool
-from toolkiln.fleet.events import Announcements
 from toolkiln.fleet.message_auth import FleetKeys
 from toolkiln.model.call import Grant
 from toolkiln.model.catalog import ServedVersion, Snapshot
-from toolkiln.operations.services import Services
 from toolkiln.security.live_settings import PERMISSIONS
 
 if TYPE_CHECKING:
     from toolkiln.fleet.connection import RedisPipe
+    from toolkiln.operations.services import Services
 
 REFRESH_SECONDS = 60.0
 """How often a publisher must refresh; its tools are dropped after 300 s."""
@@ -273,6 +272,43 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
+Announcement = Literal["catalog", "config"]
+"""`catalog`: tools or permissions have changed. `config`: workers reload their settings."""
+
+
+async def announce(pipe: "RedisPipe", kind: Announcement) -> None:
+    """Notify every process of the fleet."""
+    await pipe.command("XADD", keys.ANNOUNCEMENTS, "MAXLEN", "~", 100, "*", "kind", kind)
+
+
+class Announcements:
+    """Announcements since `begin`, on a connection of its own; missing one does no harm."""
+
+    def __init__(self, pipe: "RedisPipe") -> None:
+        self._pipe = pipe
+        self._cursor: bytes | None = None
+
+    async def begin(self) -> None:
+        """Start listening; does nothing the second time."""
+        if self._cursor is None:
+            newest = await self._pipe.command("XREVRANGE", keys.ANNOUNCEMENTS, "+", "-", "COUNT", 1)
+            self._cursor = newest[0][0] if newest else b"0-0"
+
+    async def wait(self, seconds: float) -> set[str]:
+        """Return the kinds announced since the last call; empty after a timeout."""
+        await self.begin()
+        assert self._cursor is not None
+        block = ("BLOCK", round(seconds * 1000))
+        found = await self._pipe.command(
+            "XREAD", *block, "STREAMS", keys.ANNOUNCEMENTS, self._cursor, wait=seconds
+        )
+        if not found:
+            return set()
+        ((_, entries),) = found
+        self._cursor = entries[-1][0]
+        return {fields[1].decode("utf-8", "replace") for _, fields in entries if fields}
+
+
 _PAUSE = 1.0
 _RELOAD_SECONDS = 0.5
 """Seconds to wait until an announced settings file has been read again."""
@@ -282,7 +318,7 @@ _log = logging.getLogger(__name__)
 class CatalogSync:
     """Keeps the published tools of one Kiln up to date."""
 
-    def __init__(self, services: Services, publisher: Publisher) -> None:
+    def __init__(self, services: "Services", publisher: Publisher) -> None:
         self._services = services
         self._publisher = publisher
         self._is_scheduled = asyncio.Event()
@@ -338,7 +374,7 @@ class CatalogSync:
         return {name: getattr(settings, name) for name in PERMISSIONS}
 
 
-def publisher_id(services: Services) -> str:
+def publisher_id(services: "Services") -> str:
     """Return the id that a Kiln publishes under: this machine, its folder, its functions.
 
     It is the same after a restart, and differs between programs with different functions.

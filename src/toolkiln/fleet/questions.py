@@ -25,7 +25,6 @@ from toolkiln.execution.questions import QuestionChannel
 from toolkiln.fleet import keys
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import ControlMessage
-from toolkiln.fleet.events import EventPublisher
 from toolkiln.fleet.message_auth import FleetKeys, seal_bytes, unseal_bytes
 from toolkiln.fleet.queue import REPLIES_KEPT_MS, PoolConsumers
 from toolkiln.fleet.wire import BODY_LIMIT, CallReply, Envelope, Malformed, pack, read_model, unpack
@@ -33,6 +32,7 @@ from toolkiln.model.question import Question, Reply
 
 if TYPE_CHECKING:
     from toolkiln.execution.questions import Ask
+    from toolkiln.fleet.worker import EventPublisher
 
 T = TypeVar("T")
 _Question = Annotated[Question, Field(discriminator="kind")]
@@ -298,7 +298,7 @@ _LONGEST_RESEND_PAUSE = 2.0
 class QuestionSender:
     """Worker side: sends the questions of one worker's calls."""
 
-    def __init__(self, pipe: RedisPipe, key: FleetKeys, events: EventPublisher) -> None:
+    def __init__(self, pipe: RedisPipe, key: FleetKeys, events: "EventPublisher") -> None:
         self._pipe = pipe
         self._key = key
         self._events = events

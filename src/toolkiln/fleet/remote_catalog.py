@@ -22,9 +22,9 @@ from toolkiln.errors import BackendError, StoreError, ToolkilnError
 from toolkiln.fleet import keys, published_tool
 from toolkiln.fleet.address import Address, read_address
 from toolkiln.fleet.connection import RedisPipe
-from toolkiln.fleet.events import Announcements
 from toolkiln.fleet.message_auth import FleetKeys, fleet_keys
 from toolkiln.fleet.published_tool import PublishedTool, read_entry
+from toolkiln.fleet.publisher import Announcements
 from toolkiln.model.call import Grant
 from toolkiln.model.catalog import (
     CatalogChange,

@@ -9,22 +9,33 @@ import asyncio
 import logging
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
+from msgspec.structs import replace
+
 from toolkiln.errors import InputError, StoreError
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import ControlMessage, Delivery, Ending
-from toolkiln.fleet.events import EventPublisher
 from toolkiln.fleet.leases import NOT_STARTED, LeaseTable, apply_step
 from toolkiln.fleet.questions import ANSWER
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.steps import Begin, Bury, End, Requeue, before_leaving, leaves_open, next_step
-from toolkiln.fleet.wire import BODY_LIMIT, Envelope, Observe, result_to_wire
-from toolkiln.model.call import CallError, Result, Status
+from toolkiln.fleet.wire import (
+    BODY_LIMIT,
+    CallReply,
+    Envelope,
+    Observe,
+    Proof,
+    event_to_wire,
+    reply_subject,
+    result_to_wire,
+)
+from toolkiln.model.call import CallError, Event, Result, Status
 
 BLOCK_MS = 2000
 """How long a read waits for calls, and so how long a worker takes to notice a stop."""
@@ -46,6 +57,85 @@ Trace = Callable[[str, str, float], AbstractContextManager[None]]
 """Opens a span, given a traceparent, the pool and the seconds that the call waited."""
 Limit = Callable[[Envelope], float]
 """Returns how many seconds a call may block the event loop."""
+
+
+_EVENT_PAUSE = 0.05
+"""Seconds between batches to one caller."""
+_MAX_EVENTS, _MAX_CHARACTERS = 200, 200_000
+"""Maximum unsent events of one call, and their characters; more are dropped."""
+
+
+class EventPublisher:
+    """Sends the events of one worker's calls to their callers.
+
+    Events are sent in batches a few times per second, and only the last progress of a batch; those
+    that cannot be sent are dropped. A question is sent at once, after the call's earlier events.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._unsent: dict[str, dict[str, list[Event]]] = defaultdict(dict)
+        """By reply stream and record."""
+        self._subjects: dict[str, bytes] = {}
+        """By record: the subject of signed replies (`reply_subject`)."""
+        self._senders: dict[str, asyncio.Task[None]] = {}
+        """By reply stream."""
+
+    def observer(self, envelope: Envelope) -> Observe:
+        """Return an observer that publishes the events of one call."""
+        reply_to, record = envelope.reply_to, envelope.record
+        subject = self._subjects[record] = reply_subject(envelope)
+
+        def observe(event: Event) -> None:
+            self._subjects[record] = subject
+            events = self._unsent[reply_to].setdefault(record, [])
+            if events and event.kind == events[-1].kind == "progress":
+                events[-1] = event
+            elif event.kind == "pending" or not _is_full(events):
+                events.append(event)
+            if reply_to not in self._senders:
+                self._senders[reply_to] = asyncio.create_task(self._run(reply_to))
+
+        return observe
+
+    async def flush(self, envelope: Envelope) -> None:
+        """Send all events of a call; its end must not overtake them."""
+        reply_to, record = envelope.reply_to, envelope.record
+        await self._send_events(reply_to, {record: self._unsent[reply_to].pop(record, [])})
+        self._subjects.pop(record, None)
+        if not self._unsent[reply_to] and reply_to not in self._senders:
+            del self._unsent[reply_to]
+
+    async def send(self, envelope: Envelope, reply: CallReply, target: str = "") -> None:
+        """Send another message about a call at once, after its events; `target` as in `Proof`."""
+        await self.flush(envelope)
+        proof = Proof(reply_subject(envelope), target)
+        await self._queue.send(envelope.reply_to, [replace(reply, proof=proof)])
+
+    async def _run(self, reply_to: str) -> None:
+        try:
+            while events := self._unsent.pop(reply_to, None):
+                await self._send_events(reply_to, events)
+                await asyncio.sleep(_EVENT_PAUSE)
+        finally:
+            del self._senders[reply_to]
+
+    async def _send_events(self, reply_to: str, events: dict[str, list[Event]]) -> None:
+        replies = [
+            CallReply(record, "event", event_to_wire(event), Proof(self._subjects.get(record, b"")))
+            for record, batch in events.items()
+            for event in batch
+        ]
+        if not replies:
+            return
+        try:
+            await self._queue.send(reply_to, replies)
+        except StoreError as error:
+            _log.warning("cannot send %d events: %s", len(replies), error.message)
+
+
+def _is_full(events: list[Event]) -> bool:
+    return len(events) >= _MAX_EVENTS or sum(len(event.text) for event in events) >= _MAX_CHARACTERS
 
 
 @dataclass(slots=True)

@@ -25,10 +25,15 @@ from toolkiln.fleet.call_runner import CallRunner
 from toolkiln.fleet.call_store import RedisCallStore
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import Counts, WorkerMetrics
-from toolkiln.fleet.events import Announcements, EventPublisher
 from toolkiln.fleet.leases import LeaseTable, new_lease_table
 from toolkiln.fleet.message_auth import FleetKeys, fleet_keys, restore_fleet_key
-from toolkiln.fleet.publisher import CatalogSync, ForeignCatalog, Publisher, publisher_id
+from toolkiln.fleet.publisher import (
+    Announcements,
+    CatalogSync,
+    ForeignCatalog,
+    Publisher,
+    publisher_id,
+)
 from toolkiln.fleet.questions import ANSWER, QuestionSender
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.remote_catalog import fetch
@@ -41,7 +46,7 @@ from toolkiln.fleet.supervisor import (
     open_pipe,
     start_sidecar,
 )
-from toolkiln.fleet.worker import Trace, Worker, WorkerParts
+from toolkiln.fleet.worker import EventPublisher, Trace, Worker, WorkerParts
 from toolkiln.model.catalog import ServedVersion
 from toolkiln.operations.services import Services
 
