@@ -308,7 +308,7 @@ class Tasks:
         return await results.wait(await self._services.caller(session), task_id, timeout)
 
     async def follow(self, task: Task, session: SessionToken, observe: Observe) -> Task:
-        """Return a task when it has ended; `observe` gets its events meanwhile.
+        """Return a task when it has ended; until then `observe` gets its events.
 
         The task of another process has its progress as only event.
         """

@@ -149,7 +149,7 @@ class Library:
         return site.model_copy(update={"html": str(output)})
 
     def refresh(self) -> str | None:
-        """Update the index; returns what it lacks, if anything."""
+        """Update the index; return why it is incomplete, if it is."""
         index, _ = self._current()
         return index.query("up to date?", 1).note
 

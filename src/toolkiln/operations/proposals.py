@@ -1,6 +1,6 @@
 """Proposal operations: files that wait for a decision, and the decision.
 
-A decision names the digest of the version that a person looked at, and that of the served
+A decision names the digest of the version that a person reviewed, and that of the served
 version it was compared with. If either has changed, the decision is refused.
 """
 
@@ -179,7 +179,7 @@ class AdmissionCandidate(Value):
 
 
 class AdmitFiles(Value):
-    """Admits files in any state exactly as a person looked at them."""
+    """Admits files in any state exactly as a person reviewed them."""
 
     files: tuple[ProposalRef, ...]
     grant: bool = False
@@ -299,7 +299,7 @@ def get_proposals(context: OperationContext, request: ProposalFiles) -> tuple[Pr
     routing="worker",
 )
 async def admit(context: OperationContext, request: AdmitProposal) -> AdmissionResult:
-    """Admit a proposal exactly as a person looked at it, if it passes."""
+    """Admit a proposal exactly as a person reviewed it, if it passes."""
     from asyncio import to_thread
 
     candidate = await to_thread(_candidate, context, request)

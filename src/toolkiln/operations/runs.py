@@ -338,7 +338,7 @@ class _LoggedRuns:
         self.head = next(self._rest, None)
 
     def pop(self) -> HistoryItem:
-        """Return the head, and go on to the next item."""
+        """Remove the head and return it."""
         item, self.head = self.head, next(self._rest, None)
         assert item is not None
         self.position = run_key(item.record)
@@ -366,7 +366,7 @@ class _AuditedRuns:
             yield self.pop()
 
     def pop(self) -> HistoryItem:
-        """Return the head, and go on to the next item."""
+        """Remove the head and return it."""
         item = self.head
         assert item is not None
         assert item.entry is not None

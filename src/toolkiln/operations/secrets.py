@@ -38,7 +38,7 @@ class SecretInfo(Value):
 
 
 class SecretList(Value):
-    """The secrets that exist, and those that tools request in vain."""
+    """The secrets that exist, and those without a value that tools request."""
 
     sources: dict[str, str]
     """Where each comes from."""

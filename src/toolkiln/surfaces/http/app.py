@@ -148,13 +148,15 @@ class App:
         mounts: Mapping[str, ASGIApp] | None = None,
     ) -> None:
         """`mounts`: by the beginning of their paths, such as `/mcp`."""
-        cache = IdempotencyCache()
+        self._kiln = kiln
+        self._authenticator = authenticator
+        self._cache = IdempotencyCache()
         by_path: defaultdict[str, list[Route]] = defaultdict(list)
         for route in routes:
             by_path[route.path].append(route)
         self._router = routing.Router(
             [
-                routing.Route(_pattern(path), _Endpoint(kiln, authenticator, found, cache))
+                routing.Route(_pattern(path), _Endpoint(self, found))
                 for path, found in sorted(by_path.items(), key=lambda item: "{" in item[0])
             ],
             redirect_slashes=False,
@@ -196,40 +198,8 @@ class App:
         # A path is routed by its undecoded segments.
         await self._router({**scope, "path": _normalised(path), "root_path": ""}, receive, send)
 
-
-class _Endpoint:
-    """The routes of one path, by method."""
-
-    def __init__(
-        self,
-        kiln: Kiln,
-        authenticator: Authenticator,
-        routes: Iterable[Route],
-        cache: IdempotencyCache,
-    ) -> None:
-        self._kiln = kiln
-        self._authenticator = authenticator
-        self._routes: dict[str, Route] = {}
-        for route in routes:
-            if route.method in self._routes:
-                raise ValueError(f"{route.method} {route.path} is there twice")
-            self._routes[route.method] = route
-        self._cache = cache
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method = scope["method"]
-        route = self._routes.get("GET" if method == "HEAD" else method)
-        if route is None:
-            allowed = {*self._routes, *(("HEAD",) if "GET" in self._routes else ())}
-            raise HttpProblem(
-                "method_not_allowed",
-                f"there is no {method[:20]} of this path",
-                headers={"allow": ", ".join(sorted(allowed))},
-            )
-        response = await self._respond(route, scope, receive)
-        await response(scope, receive, send)
-
-    async def _respond(self, route: Route, scope: Scope, receive: Receive) -> Response:
+    async def respond(self, route: Route, scope: Scope, receive: Receive) -> Response:
+        """Return the response to a request for a route."""
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
@@ -268,6 +238,31 @@ class _Endpoint:
                 content = repr((scope["query_string"], conditions, body)).encode()
                 return await self._cache.once(key, owner, content, handle)
             return await handle()
+
+
+class _Endpoint:
+    """The routes of one path, by method."""
+
+    def __init__(self, app: App, routes: Iterable[Route]) -> None:
+        self._app = app
+        self._routes: dict[str, Route] = {}
+        for route in routes:
+            if route.method in self._routes:
+                raise ValueError(f"{route.method} {route.path} is defined twice")
+            self._routes[route.method] = route
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = scope["method"]
+        route = self._routes.get("GET" if method == "HEAD" else method)
+        if route is None:
+            allowed = {*self._routes, *(("HEAD",) if "GET" in self._routes else ())}
+            raise HttpProblem(
+                "method_not_allowed",
+                f"there is no {method[:20]} of this path",
+                headers={"allow": ", ".join(sorted(allowed))},
+            )
+        response = await self._app.respond(route, scope, receive)
+        await response(scope, receive, send)
 
 
 def _pattern(path: str) -> str:
