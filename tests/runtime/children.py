@@ -1,4 +1,4 @@
-"""Runs a function in a forked process, so that what it gives up is not missed by the tests."""
+"""Runs a function in a forked process, because it drops privileges that other tests need."""
 
 import json
 import os

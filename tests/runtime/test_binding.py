@@ -79,7 +79,7 @@ def test_positional_parameters_that_are_left_out_keep_their_defaults() -> None:
     assert call(tool, {"c": 9, "rest": []}) == (1, 2, 9, ())
 
 
-def test_a_positional_only_name_may_come_again_among_the_keywords() -> None:
+def test_a_positional_only_name_may_recur_among_the_keywords() -> None:
     def tool(a: int, /, rest: int = 0, **more: Any) -> Any:
         return a, more
 
@@ -144,7 +144,7 @@ def test_decorated_functions_partials_and_callable_objects_are_bound() -> None:
 # What is injected
 
 
-def test_injected_parameters_get_what_the_runtime_gives() -> None:
+def test_injected_parameters_get_the_injected_values() -> None:
     def tool(ctx: Any, /, x: int, *, agent_state: Any, __user__: Any = "nobody") -> Any:
         return ctx, x, agent_state, __user__
 
@@ -157,7 +157,7 @@ def test_injected_parameters_get_what_the_runtime_gives() -> None:
 
 
 @each_row("name", ["ctx", "self"])
-def test_no_argument_takes_the_place_of_what_the_runtime_gives(name: str) -> None:
+def test_no_argument_replaces_an_injected_value(name: str) -> None:
     class Tools:
         def by_position(self, ctx: Any, /, **more: Any) -> Any: ...
 
@@ -221,9 +221,7 @@ class Pair(NamedTuple):
     ],
 )
 @each_row("positional", [False, True])
-def test_a_default_that_can_change_is_made_anew_for_each_call(
-    default: Any, positional: bool
-) -> None:
+def test_a_mutable_default_is_copied_for_each_call(default: Any, positional: bool) -> None:
     def by_position(x: Any = default, /) -> Any:
         return x
 

@@ -374,9 +374,7 @@ JSON = st.recursive(
 
 
 @given(st.sampled_from([annotation for annotation, _ in SAME] + MEMBERS), JSON)
-def test_whatever_is_sent_nothing_but_a_binding_error_comes_out(
-    annotation: Any, value: Any
-) -> None:
+def test_any_value_raises_only_binding_errors(annotation: Any, value: Any) -> None:
     with suppress(BindingError):
         bound(annotation, value)
 
@@ -404,7 +402,7 @@ def test_what_the_schema_allows_is_bound_where_pydantic_would_refuse(
 
 
 @each_row("annotation", [Iterator[date], Generator[date, None, None]])
-def test_an_iterator_is_one(annotation: Any) -> None:
+def test_an_iterator_annotation_gets_an_iterator(annotation: Any) -> None:
     assert next(bound(annotation, ["2024-01-01"])) == date(2024, 1, 1)
 
 
@@ -432,9 +430,7 @@ class Opaque:
     ],
 )
 @each_row("value", [["a"], {"a": ["b"]}, "a", 1.5])
-def test_what_needs_no_conversion_or_has_none_is_passed_as_it_is(
-    annotation: Any, value: Any
-) -> None:
+def test_values_without_a_conversion_are_passed_unchanged(annotation: Any, value: Any) -> None:
     if annotation in (list[Opaque],) and value != ["a"]:
         return  # an array it must be
 
@@ -484,7 +480,7 @@ def test_a_long_list_of_problems_is_cut() -> None:
 
 
 @each_row("kind", [ValueError, TypeError, AssertionError])
-def test_what_a_dataclass_complains_of_is_told(kind: type[Exception]) -> None:
+def test_errors_of_a_dataclass_are_reported(kind: type[Exception]) -> None:
     @dataclasses.dataclass
     class Picky:
         a: int

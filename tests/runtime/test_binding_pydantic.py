@@ -130,7 +130,7 @@ def test_a_generator_is_read_before_the_call() -> None:
         one(annotation, [{"day": 0}, {"day": "x"}])
 
 
-def test_every_problem_that_pydantic_finds_is_told_with_its_place() -> None:
+def test_every_problem_that_pydantic_finds_is_reported_with_its_path() -> None:
     with pytest.raises(BindingError) as raised:
         one(list[Model], [{"from": "x"}, {"day": "1960-01-01"}])
 
@@ -140,7 +140,7 @@ def test_every_problem_that_pydantic_finds_is_told_with_its_place() -> None:
     )
 
 
-def test_a_type_error_of_a_validator_is_told_and_other_exceptions_are_its_own() -> None:
+def test_a_type_error_of_a_validator_is_reported_and_other_exceptions_propagate() -> None:
     def refuse(value: Any) -> Any:
         raise TypeError("not like this")
 

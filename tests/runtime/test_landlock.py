@@ -145,7 +145,7 @@ def test_what_may_be_read_cannot_be_truncated(place: Path) -> None:
     assert (place / "read/file").read_text("utf-8") == "text"
 
 
-def test_a_link_leads_no_further_than_its_target_allows(place: Path) -> None:
+def test_a_link_gives_no_more_access_than_its_target(place: Path) -> None:
     (place / "read" / "out").symlink_to(place / "outside" / "file")
     (place / "write" / "out").symlink_to("/etc")
 
@@ -172,7 +172,7 @@ def test_programs_start_from_what_is_read_and_not_from_what_is_written(
     assert codes == [0, errno.EACCES]
 
 
-def test_programs_start_only_from_where_they_are_told_to(place: Path) -> None:
+def test_programs_start_only_from_the_given_paths(place: Path) -> None:
     copy = place / "read" / "true"
     copy.write_bytes(Path("/bin/true").read_bytes())
     copy.chmod(0o755)
@@ -214,7 +214,7 @@ def test_missing_paths_are_left_out(place: Path) -> None:
     assert restricted(place, lambda: opened(place / "read/file", os.O_RDONLY), **given) == 0
 
 
-def test_a_path_that_cannot_be_looked_up_restricts_nothing_and_is_said(place: Path) -> None:
+def test_a_path_that_cannot_be_resolved_restricts_nothing_and_raises(place: Path) -> None:
     loop = place / "loop"
     loop.symlink_to(loop)
 
@@ -301,7 +301,7 @@ def test_its_own_children_can_be_signalled(place: Path) -> None:
     assert restricted(place, killed) == -signal.SIGKILL
 
 
-def test_the_version_that_was_applied_is_told() -> None:
+def test_the_applied_version_is_returned() -> None:
     def restrict() -> int:
         linux.set_no_new_privs()
         return landlock.restrict(read=["/"], write=[], network=False)
@@ -311,7 +311,7 @@ def test_the_version_that_was_applied_is_told() -> None:
 
 @each_row("version", range(1, 8))
 def test_every_version_names_only_rights_that_it_knows(version: int) -> None:
-    """The kernel refuses unknown ones with EINVAL, so that a newer list would lock nobody in."""
+    """The kernel refuses unknown ones with EINVAL, so a list that is too new restricts nothing."""
     newest = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16, 6: 16, 7: 16}[version]
 
     assert landlock._known_rights(version) == (1 << newest) - 1

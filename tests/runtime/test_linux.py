@@ -68,7 +68,7 @@ def test_clone_without_flags_is_a_fork() -> None:
 
 
 @both
-def test_a_clone_that_is_refused_says_so_and_leaves_the_interpreter_working(ordinary: bool) -> None:
+def test_a_refused_clone_raises_and_leaves_the_interpreter_working(ordinary: bool) -> None:
     def refused() -> list[Any]:
         # A new mount namespace cannot share the file system's root.
         code = error_of(lambda: linux.clone(linux.CLONE_NEWNS | 0x200))
@@ -179,7 +179,7 @@ def test_dropped_capabilities_are_gone_from_every_set(ordinary: bool) -> None:
     assert said == repr([True, 0, {"0" * 16}, errno.EPERM])
 
 
-def test_without_rights_the_bounding_set_cannot_be_dropped_and_that_is_said() -> None:
+def test_without_capabilities_dropping_the_bounding_set_raises() -> None:
     def drop() -> None:
         linux.drop_capabilities()
         linux.drop_bounding_set()

@@ -1,4 +1,4 @@
-"""The guardian of modes without namespaces: what it guards ends, however often it is asked to."""
+"""The supervisor of modes without namespaces: it ends its worker, however often it is signalled."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def running(marker: str) -> int:
     return count
 
 
-def test_a_guardian_that_is_asked_again_and_again_leaves_nobody_alive() -> None:
+def test_a_supervisor_that_is_signalled_repeatedly_leaves_no_process_alive() -> None:
     marker = f"guarded-{os.urandom(8).hex()}"
     guardian = subprocess.Popen(
         [sys.executable, "-c", GUARDED, marker], stdout=subprocess.PIPE, text=True

@@ -192,7 +192,7 @@ def expected(arch: str, number: int) -> int | None:
 
 
 @each_architecture
-def test_every_number_is_answered_as_the_table_says(arch: str) -> None:
+def test_every_number_is_answered_as_the_table_expects(arch: str) -> None:
     numbers = [*range(1200), 0x3FFFFFFF, 0x40000000, 0x40000027, 0x7FFFFFFF, 0xFFFFFFFF]
     wrong = {
         number: answer
@@ -540,7 +540,7 @@ def test_terminals_take_no_input_from_a_tool(ordinary: bool) -> None:
         pytest.param(b"\xb8\x27\x00\x00\x40\x0f\x05\xc3", id="getpid of x32"),
     ],
 )
-def test_a_call_by_another_door_of_the_machine_kills(code: bytes) -> None:
+def test_a_call_by_another_entry_of_the_machine_kills(code: bytes) -> None:
     def call() -> int:
         page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         page.write(code)
@@ -632,7 +632,7 @@ WORK: dict[str, tuple[Callable[[], Any], Any]] = {
 
 @supported
 @each_row("name", WORK)
-def test_ordinary_work_goes_on_under_the_filter(name: str) -> None:
+def test_ordinary_work_succeeds_under_the_filter(name: str) -> None:
     function, result = WORK[name]
 
     assert filtered(function) == result

@@ -1,4 +1,4 @@
-"""The walk: what passes unchanged, bounds, cycles, notes."""
+"""Serialisation: what passes unchanged, bounds, cycles, notes."""
 
 import itertools
 import json
@@ -32,7 +32,7 @@ ANYTHING = st.recursive(
 
 
 def strict(value: object, **bounds: int) -> tuple[Any, tuple[str, ...]]:
-    """The result of `plain`, after it passed a strict encoder."""
+    """The result of `to_json`, after a strict encoder accepted it."""
     result = to_json(value, limits=SerialiseLimits(**bounds))
 
     written = json.dumps([result.value, result.notes], allow_nan=False, ensure_ascii=False)
@@ -72,42 +72,40 @@ def test_no_bound_is_exceeded(value: object, characters: int, depth: int) -> Non
     assert text(sent) <= characters
 
 
-def test_what_is_not_a_finite_number_is_null_and_said_once_per_kind() -> None:
-    nan, inf = float("nan"), float("inf")
-
-    value, notes = strict({"items": [1, 2, 3, nan, nan], "high": inf, "low": [-inf]})
-
-    assert value == {"items": [1, 2, 3, None, None], "high": None, "low": [None]}
-    assert notes == (
-        "$.items[3]: nan is not JSON; sent as null (and 1 more)",
-        "$.high: inf is not JSON; sent as null",
-        "$.low[0]: -inf is not JSON; sent as null",
-    )
+NAN, INF = float("nan"), float("inf")
+SHARED = (1,)
+LOOP: dict[str, Any] = {"a": [1]}
+LOOP["a"].append(LOOP)
 
 
-def test_lone_surrogates_are_replaced_in_texts_and_keys() -> None:
-    value, notes = strict({"a\ud800": ["b\udfffc", "\ud83d\ude00"]})
-
-    assert value == {"a�": ["b�c", "😀"]}
-    assert notes == (
-        "$: lone surrogates are not valid Unicode; each was sent as U+FFFD (and 2 more)",
-    )
-
-
-def test_a_cycle_is_cut_where_it_closes() -> None:
-    loop: dict[str, Any] = {"a": [1]}
-    loop["a"].append(loop)
-
-    value, notes = strict(loop)
-
-    assert value == {"a": [1, None]}
-    assert notes == ("$.a[1]: contains itself; sent as null",)
-
-
-def test_a_value_that_is_shared_is_not_a_cycle() -> None:
-    shared = (1,)
-
-    assert strict([shared, shared]) == ([[1], [1]], ())
+@each_row(
+    "value, sent, notes",
+    [
+        (
+            {"items": [1, 2, 3, NAN, NAN], "high": INF, "low": [-INF]},
+            {"items": [1, 2, 3, None, None], "high": None, "low": [None]},
+            (
+                "$.items[3]: nan is not JSON; sent as null (and 1 more)",
+                "$.high: inf is not JSON; sent as null",
+                "$.low[0]: -inf is not JSON; sent as null",
+            ),
+        ),
+        (
+            {"a\ud800": ["b\udfffc", "\ud83d\ude00"]},
+            {"a�": ["b�c", "😀"]},
+            ("$: lone surrogates are not valid Unicode; each was sent as U+FFFD (and 2 more)",),
+        ),
+        (LOOP, {"a": [1, None]}, ("$.a[1]: contains itself; sent as null",)),
+        ([SHARED, SHARED], [[1], [1]], ()),
+        (
+            {1: "a", "1": "b"},
+            {"1": "b"},
+            ("$: several keys have the same text; the last one was sent",),
+        ),
+    ],
+)
+def test_a_change_is_noted_once_per_kind(value: object, sent: object, notes: object) -> None:
+    assert strict(value) == (sent, notes)
 
 
 def test_as_deep_as_the_bound_is_fine_and_deeper_is_cut() -> None:
@@ -169,7 +167,7 @@ def test_a_dag_that_unfolds_without_end_is_cut() -> None:
     assert len(json.dumps(sent)) < 20_000
 
 
-def test_a_cut_says_how_much_was_left_out() -> None:
+def test_a_cut_notes_how_much_was_omitted() -> None:
     value, notes = strict({"n": list(range(1_000)), "rest": 1}, characters=408)
 
     assert value == {"n": list(range(len(value["n"])))}
@@ -189,7 +187,7 @@ def test_an_endless_generator_is_read_as_far_as_there_is_room() -> None:
     )
 
 
-def test_a_long_text_is_cut_and_says_so() -> None:
+def test_a_long_text_is_truncated_with_a_note() -> None:
     value, notes = strict(["é" * 1_000, 5], characters=108)
 
     assert value == ["é" * 100]
@@ -223,7 +221,7 @@ def test_an_integer_with_too_many_digits_is_sent_as_hexadecimal_text() -> None:
     assert notes == ("$.n: an integer with too many digits for JSON; sent as hexadecimal text",)
 
 
-def test_a_lower_limit_of_digits_that_the_tool_set_holds() -> None:
+def test_a_lower_limit_of_digits_that_the_tool_set_applies() -> None:
     before = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(640)
     try:
@@ -241,13 +239,6 @@ def test_many_large_integers_count_by_their_digits() -> None:
     assert 10 <= len(sent) <= 13
 
 
-def test_keys_that_become_the_same_text_are_noted() -> None:
-    value, notes = strict({1: "a", "1": "b"})
-
-    assert value == {"1": "b"}
-    assert notes == ("$: several keys have the same text; the last one was sent",)
-
-
 def test_notes_are_bounded() -> None:
     kinds = [type(f"Kind{n}", (), {})() for n in range(50)]
 
@@ -258,7 +249,7 @@ def test_notes_are_bounded() -> None:
     assert notes[-1] == "and 30 more changes"
 
 
-def test_a_cut_is_said_however_many_other_notes_there_are() -> None:
+def test_a_cut_is_noted_however_many_other_notes_there_are() -> None:
     kinds = [type(f"Kind{n}", (), {})() for n in range(50)]
 
     _, notes = strict(kinds, characters=1_500)

@@ -1,4 +1,4 @@
-"""What values of other types become: as pydantic writes them, where it does."""
+"""JSON forms of values of other types: those of pydantic, where it has one."""
 
 import array
 import collections
@@ -31,12 +31,7 @@ from tables import each_row
 from toolkiln.define import ToolResult
 from toolkiln.runtime.serialise import SerialiseLimits, to_json
 
-
-def strict(value: object) -> tuple[Any, tuple[str, ...]]:
-    result = to_json(value)
-
-    json.dumps([result.value, result.notes], allow_nan=False, ensure_ascii=False).encode()
-    return result.value, result.notes
+from .test_serialise import strict
 
 
 def named(value: object) -> str:
@@ -374,7 +369,7 @@ def test_numpy_arrays_become_lists() -> None:
     )
 
 
-def test_an_array_that_holds_itself_and_one_that_is_huge_are_cut() -> None:
+def test_an_array_that_contains_itself_and_a_huge_one_are_cut() -> None:
     np = pytest.importorskip("numpy")
     loop = np.empty(1, object)
     loop[0] = loop
@@ -400,7 +395,7 @@ def test_a_data_frame_becomes_records() -> None:
     assert strict(frame[frame.a > 2])[0] == value[2:]
 
 
-def test_an_index_that_says_something_is_kept() -> None:
+def test_an_informative_index_is_kept() -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"city": ["B", "A", "B"], "n": [1, 2, 3]})
 

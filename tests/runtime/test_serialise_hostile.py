@@ -1,4 +1,4 @@
-"""Objects that lie, raise, never end or want to be executed: each ends in a value and a note."""
+"""Objects that lie, raise, never end or run code: each becomes a value and a note."""
 
 import collections
 import json
@@ -16,14 +16,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, computed_field, model_serializer
 
 from tables import each_row
-from toolkiln.runtime.serialise import SerialiseLimits, to_json
+from toolkiln.runtime.serialise import to_json
 
-
-def strict(value: object, **bounds: int) -> tuple[Any, tuple[str, ...]]:
-    result = to_json(value, limits=SerialiseLimits(**bounds))
-
-    json.dumps([result.value, result.notes], allow_nan=False, ensure_ascii=False).encode()
-    return result.value, result.notes
+from .test_serialise import strict
 
 
 def raising(error: type[BaseException]) -> Callable[..., Any]:
@@ -94,7 +89,7 @@ def test_a_repr_that_raises_anything_is_caught(error: type[BaseException]) -> No
     )
 
 
-def test_subclasses_are_taken_by_the_methods_of_their_base() -> None:
+def test_subclasses_are_read_with_the_methods_of_their_base() -> None:
     lie = {name: lambda *_: "lie" for name in ("__str__", "__repr__", "__format__")}
     text = type("Text", (str,), {**lie, "encode": raising(OSError), "isascii": lambda _: True})
     number = type("Number", (int,), {**lie, "__int__": lambda _: 9, "bit_length": lambda _: 1})
@@ -146,7 +141,7 @@ def test_an_object_that_answers_every_attribute_is_sent_as_its_repr() -> None:
     assert notes == ("$: Yes cannot be sent as JSON; its repr was sent",)
 
 
-def test_a_repr_tells_no_address_and_is_bounded() -> None:
+def test_a_repr_contains_no_address_and_is_bounded() -> None:
     class Foo:
         pass
 

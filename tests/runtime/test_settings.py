@@ -113,7 +113,7 @@ def test_two_calls_share_no_values() -> None:
         (Plain, {"s3cret": 1}, "the whole (TypeError)"),
     ],
 )
-def test_a_refusal_says_what_is_wrong_and_repeats_no_value(
+def test_a_rejection_names_the_problem_and_repeats_no_value(
     cls: type, given: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(BadSettings) as raised:

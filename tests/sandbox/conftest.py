@@ -5,7 +5,9 @@ import json
 import os
 import secrets
 import shutil
+import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -20,7 +22,7 @@ from toolkiln.config import Settings
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Result, Status
 from toolkiln.model.identity import Caller
-from toolkiln.sandbox.bubblewrap import Interpreter, find_cgroup, interpreter
+from toolkiln.sandbox.bubblewrap import PACKAGE, Interpreter, find_cgroup, interpreter
 from toolkiln.sandbox.executor import SandboxExecutor
 from toolkiln.sandbox.launchers import ProcessLauncher
 from toolkiln.sandbox.network.access import Networks
@@ -31,6 +33,7 @@ BOUND = 10.0
 CONCURRENT = 6
 """Attacks side by side."""
 SECRET = "the host's secret"
+all_modes = pytest.mark.parametrize("service", ["A", "B", "C"], indirect=True)
 _NOBODY = Caller(workspace="default")
 
 
@@ -76,7 +79,7 @@ class Service:
         return await asyncio.gather(*map(one, cases))
 
     async def value(self, tool: str, /, **arguments: Any) -> Any:
-        """What an attack that runs to its end has to tell."""
+        """The value of an attack that runs to its end."""
         result = await self.attack(tool, **arguments)
 
         assert result.status is Status.OK, result.error
@@ -91,7 +94,7 @@ class Service:
 
 
 def settings(state: Path, mode: str, **further: Any) -> Settings:
-    """What an operator would set, with small workspaces."""
+    """Settings of an operator, with small workspaces."""
     return Settings(
         state=state,
         sandbox=mode,
@@ -123,11 +126,7 @@ async def service(request: pytest.FixtureRequest, open_folder: Path) -> AsyncIte
     async with Kiln(ATTACKS, settings=settings(state, mode, grants=grants), dev=True) as kiln:
         if mode == "C" and not is_reachable(interpreter()):
             await replace_interpreter(kiln, state)
-        trial = await kiln.call("good", {"number": 1})
-        if trial.status is Status.UNAVAILABLE:
-            assert trial.error is not None
-            assert "failed layers" not in trial.error.message
-            pytest.skip(f"mode {mode}: {trial.error.message}")
+        await skip_without(kiln, mode, number=1)
         yield Service(mode, kiln, state, secret)
         assert secret.read_text() == SECRET
 
@@ -183,3 +182,41 @@ async def all_gone(marker: str) -> None:
 kiln = execution_conftest.kiln
 make_kiln = execution_conftest.make_kiln
 start_python = execution_conftest.start_python
+
+
+USER = 64990
+"""No account has this uid, and sandboxes that root starts run as another one."""
+
+
+async def run_as_user(
+    home: Path, script: str, *arguments: str, start: Iterable[str] = (), needs: Path = PACKAGE
+) -> str:
+    """What a script prints that an ordinary user runs, who owns the files in a folder."""
+    python = system_python()
+    packages = Path(sysconfig.get_path("purelib"))
+    if python is None or not all(map(_is_open, (needs, packages, PACKAGE))):
+        pytest.skip("an ordinary user can reach neither this checkout nor a Python for it")
+    for path in (home, *home.iterdir()):
+        os.chown(path, USER, USER)
+    child = await asyncio.to_thread(
+        subprocess.run,
+        [*start, str(python.executable), "-c", script, *arguments],
+        env={"PYTHONPATH": f"{PACKAGE.parent}:{packages}", "HOME": str(home), "PATH": "/usr/bin"},
+        user=USER, group=USER, extra_groups=[], cwd="/", capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert child.returncode == 0, child.stderr
+    return child.stdout
+
+
+def _is_open(path: Path) -> bool:
+    return all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents))
+
+
+async def skip_without(kiln: Kiln, mode: str, tool: str = "good", **arguments: Any) -> None:
+    """Skip if this machine lacks a mode, which must not be because of a layer that failed."""
+    trial = await kiln.call(tool, arguments)
+    if trial.status is Status.UNAVAILABLE:
+        assert trial.error is not None
+        assert "failed layers" not in trial.error.message
+        pytest.skip(f"mode {mode}: {trial.error.message}")

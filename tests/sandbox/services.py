@@ -2,8 +2,6 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,44 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@asynccontextmanager
-async def serving(
-    handler: Handler,
-    *,
-    tls: ssl.SSLContext | None = None,
-    address: str = "127.0.0.1",
-    port: int = 0,
-) -> AsyncIterator[int]:
-    """The port of a server whose connections the handler gets."""
-    busy: set[asyncio.Task[None]] = set()
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):
-            await handler(reader, writer)
-        writer.close()
-        with suppress(OSError):
-            await writer.wait_closed()
-
-    def start(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(handle(reader, writer))
-        busy.add(task)
-        task.add_done_callback(busy.discard)
-
-    async with await asyncio.start_server(start, address, port, ssl=tls) as server:
-        yield server.sockets[0].getsockname()[1]
-        for task in busy:
-            task.cancel()
-        await asyncio.gather(*busy, return_exceptions=True)
-
-
-async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send back what comes, until the other side is done."""
-    while data := await reader.read(65536):
-        writer.write(data)
-        await writer.drain()
+from sandbox.network.loopback import Handler
 
 
 async def web(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

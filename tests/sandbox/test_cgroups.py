@@ -1,4 +1,4 @@
-"""Control groups: found, bounded, removed; on folders that look like the kernel's."""
+"""Cgroups: found, bounded, removed, on folders that imitate the kernel's."""
 
 import os
 from pathlib import Path

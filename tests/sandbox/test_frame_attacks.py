@@ -1,4 +1,4 @@
-"""Frames: whoever speaks on a call's socket can hurt this call and nothing else."""
+"""Frames: a tool that writes to its call's socket can harm only this call."""
 
 import asyncio
 from pathlib import Path
@@ -101,7 +101,7 @@ async def test_floods_of_frames_end_the_call(service: Service, kind: str, code: 
     assert await service.code("say_much", kind=kind) == code
 
 
-async def test_a_result_is_the_end_whatever_follows(service: Service, marker: str) -> None:
+async def test_frames_after_the_result_are_ignored(service: Service, marker: str) -> None:
     body = '{"op":"result","value":"first"}'
 
     once = await service.attack("say", body=body, then=marker)
@@ -152,7 +152,7 @@ async def test_descriptors_that_a_tool_passes_do_not_arrive(service: Service) ->
     assert len(list(Path("/proc/self/fd").iterdir())) < before + 50
 
 
-async def test_calls_of_other_tools_go_through_the_door(service: Service) -> None:
+async def test_calls_of_other_tools_go_through_the_gateway(service: Service) -> None:
     for tool, arguments, wanted in [
         ("good", {"number": 1}, 2),
         ("good", {"number": "x"}, None),
@@ -175,15 +175,15 @@ async def test_many_calls_that_make_calls_do_not_lock_each_other_out(service: Se
     assert {(str(result.status), result.value) for result in results} == {("ok", 2)}
 
 
-async def test_calling_oneself_has_an_end(service: Service) -> None:
+async def test_a_tool_that_calls_itself_is_stopped(service: Service) -> None:
     assert await service.code("call_oneself") == "failed: tool_error"
 
 
-async def test_answers_that_nobody_reads_are_not_kept(service: Service) -> None:
+async def test_unread_replies_are_not_kept(service: Service) -> None:
     assert await service.code("call_without_reading", tool="gigantic_text") == BROKEN
 
 
-async def test_replacing_everything_harms_nobody_else(service: Service) -> None:
+async def test_replacing_all_modules_harms_no_other_call(service: Service) -> None:
     result = await service.attack("replace_everything")
 
     assert result.value == "replaced" or result.error is not None

@@ -1,4 +1,4 @@
-"""Imports: files and packages beside a tool change what the tool sees, and nothing else."""
+"""Imports: files and packages beside a tool affect only that tool."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from toolkiln.execution.executor import Invocation
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Status
 
-from .conftest import SECRET, settings
+from .conftest import SECRET, settings, skip_without
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -137,9 +137,7 @@ async def kiln(
     async with Kiln(
         folder / "tools", settings=settings(folder / "state", request.param), dev=True
     ) as kiln:
-        trial = await kiln.call("good", {"number": 1})
-        if trial.status is Status.UNAVAILABLE:
-            pytest.skip(f"mode {request.param}: {trial.text}")
+        await skip_without(kiln, request.param, number=1)
         yield kiln
 
 

@@ -1,4 +1,4 @@
-"""Limits: whatever a tool takes too much of, the call ends and says what it was."""
+"""Limits: a call that exceeds one ends with an error that names it."""
 
 import asyncio
 import tempfile
@@ -9,10 +9,9 @@ import pytest
 
 from toolkiln.model.call import Status
 
-from .conftest import BOUND, Service
+from .conftest import BOUND, Service, all_modes
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-all_modes = pytest.mark.parametrize("service", ["A", "B", "C"], indirect=True)
 
 
 @all_modes

@@ -1,22 +1,21 @@
-"""Networks: none without a grant; with one, the granted hosts and nothing beside them."""
+"""Networks: a tool reaches only granted hosts, and without a grant none."""
 
 import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from sandbox.network.loopback import on_loopback
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Event, Result, Status
-from toolkiln.sandbox.network.addresses import Address
 
-from .conftest import BOUND, settings
+from .conftest import BOUND, settings, skip_without
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -124,7 +123,7 @@ def greedy() -> str:
 
 @dataclass
 class Networked:
-    """A service with a granted host, and servers of the host that nobody granted."""
+    """A service with a granted host, and servers of the host that are not granted."""
 
     kiln: Kiln
     port: int
@@ -158,9 +157,6 @@ async def networked(
         with suppress(OSError):
             await writer.wait_closed()
 
-    async def resolve(host: str, port: int) -> list[Address]:
-        return [ip_address("127.0.0.1")]
-
     web = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = web.sockets[0].getsockname()[1]
     path, abstract = folder / "host.sock", f"\0toolkiln-{folder.name}-{port}"
@@ -178,11 +174,9 @@ async def networked(
         web,
         by_path,
         by_name,
-        Kiln(tools, settings=given, resolve_host=resolve, dev=True) as kiln,
+        Kiln(tools, settings=given, resolve_host=on_loopback, dev=True) as kiln,
     ):
-        trial = await kiln.call("families_without", {})
-        if trial.status is Status.UNAVAILABLE:
-            pytest.skip(f"mode {request.param}: {trial.text}")
+        await skip_without(kiln, request.param, "families_without")
         yield Networked(kiln, port, path, abstract, reached)
 
 
@@ -193,7 +187,7 @@ async def test_without_a_grant_there_are_no_sockets(networked: Networked) -> Non
     assert await networked.value("resolve_without", host="localhost") != "done"
 
 
-async def test_pairs_of_sockets_reach_nobody(networked: Networked) -> None:
+async def test_datagram_pairs_of_sockets_cannot_be_made(networked: Networked) -> None:
     assert set(await networked.value("pairs")) == {"EPERM"}
 
 

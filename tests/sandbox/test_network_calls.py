@@ -1,20 +1,15 @@
 """Tools that reach granted hosts through the proxy, and nothing else."""
 
 import asyncio
-import socket
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import ip_address
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from sandbox.network.loopback import closed, on_loopback, server
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Status
-from toolkiln.sandbox.network.addresses import Address
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SOURCE = '''
@@ -40,7 +35,7 @@ SOURCE = '''
 
     @tool(network=["other.test"])
     def ungranted{suffix}() -> None:
-        """Ask for a host that nobody granted."""
+        """Declare a host that is not granted."""
 
     @tool
     def offline{suffix}() -> str:
@@ -58,40 +53,17 @@ SOURCE = '''
 '''
 
 
-@contextmanager
-def web_server() -> Iterator[int]:
-    """The port of a server on loopback that tells host and path."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = f"{self.headers['Host'].partition(':')[0]} {self.path}".encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+async def tell_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer an HTTP request with its host and path."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    host = head.partition("Host: ")[2].partition(":")[0]
+    body = f"{host} {head.split()[1]}"
+    writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
 
 
-async def on_loopback(host: str, port: int) -> list[Address]:
-    """Every name leads to this machine."""
-    return [ip_address("127.0.0.1")]
-
-
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with web_server() as port:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def port() -> AsyncIterator[int]:
+    async with server(tell_request) as port:
         yield port
 
 
@@ -198,5 +170,5 @@ async def test_unsandboxed_tool_with_a_network_runs(online: Kiln) -> None:
 
 
 async def test_addresses_of_the_machine_are_really_there(port: int) -> None:
-    with socket.create_connection(("127.0.0.1", port), timeout=5):
-        pass
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    await closed(writer)

@@ -1,20 +1,13 @@
-"""The same walls for a service that root does not run: tried by root, as somebody else."""
+"""The same attacks against a service that an ordinary user runs; root starts it."""
 
-import asyncio
 import json
 import os
-import subprocess
-import sysconfig
 from pathlib import Path
 
 import pytest
 
-from toolkiln.sandbox.bubblewrap import PACKAGE
+from .conftest import ATTACKS, SECRET, all_gone, run_as_user
 
-from .conftest import ATTACKS, SECRET, all_gone, system_python
-
-USER = 64990
-"""Belongs to nobody, and is not whom root's own sandboxes run as."""
 ONE_UID = ["unshare", "--user", "--map-root-user"]
 """Makes an ordinary user the root of a user namespace in which there is no other user."""
 CHILD = """
@@ -60,29 +53,14 @@ REFUSED = ("ENOENT", "EACCES", "EPERM")
 async def test_key_attacks_fail_against_an_ordinary_users_service(
     start: list[str], mode: str, open_folder: Path, marker: str
 ) -> None:
-    python = system_python()
-    packages = Path(sysconfig.get_path("purelib"))
-    needed = [ATTACKS, packages, PACKAGE]
-    if python is None or not all(_is_open(path) for path in needed):
-        pytest.skip("an ordinary user can reach neither this checkout nor a Python for it")
     home = open_folder / f"user-{mode}-{len(start)}"
     home.mkdir()
     secret = home / "secret"
     secret.write_text(SECRET)
-    for path in (home, secret):
-        os.chown(path, USER, USER)
+    arguments = [str(ATTACKS), str(home / "state"), mode, str(secret), marker]
 
-    child = await asyncio.to_thread(
-        subprocess.run,
-        [*start, str(python.executable), "-c", CHILD, str(ATTACKS), str(home / "state"), mode,
-         str(secret), marker],
-        env={"PYTHONPATH": f"{PACKAGE.parent}:{packages}", "HOME": str(home), "PATH": "/usr/bin"},
-        user=USER, group=USER, extra_groups=[], cwd="/", capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
+    told = json.loads(await run_as_user(home, CHILD, *arguments, start=start, needs=ATTACKS))
 
-    assert child.returncode == 0, child.stderr
-    told = json.loads(child.stdout)
     if told[0][1] == "unavailable":
         assert "failed layers" not in told[0][4]
         assert "Invalid argument" not in told[0][4]  # no other uid is needed
@@ -98,7 +76,3 @@ async def test_key_attacks_fail_against_an_ordinary_users_service(
     assert secret.read_text() == SECRET
     await all_gone(marker)
     assert said["change_mode"][2] in REFUSED, told
-
-
-def _is_open(path: Path) -> bool:
-    return all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents))

@@ -1,4 +1,4 @@
-"""Output: what comes out can be printed, stored and parsed by anybody."""
+"""Output: results can be printed, stored and parsed safely."""
 
 import pytest
 
@@ -44,7 +44,7 @@ async def test_bytes_that_are_no_text_are_replaced(service: Service) -> None:
         ("long", "exception"), ("type", "exception"), ("stop", "exception"),
     ],
 )  # fmt: skip
-async def test_any_exception_is_an_answer(service: Service, kind: str, code: str) -> None:
+async def test_any_exception_is_a_result(service: Service, kind: str, code: str) -> None:
     result = await service.attack("raise_error", kind=kind)
 
     assert result.error is not None
@@ -62,7 +62,7 @@ async def test_any_exception_is_an_answer(service: Service, kind: str, code: str
         ("fault", "crashed"),
     ],
 )
-async def test_a_process_that_ends_without_a_result_is_an_answer(
+async def test_a_process_that_ends_without_a_result_is_a_failed_call(
     service: Service, how: str, code: str
 ) -> None:
     assert await service.code("leave_by", how=how) == f"failed: {code}"

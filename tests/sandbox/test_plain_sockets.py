@@ -17,18 +17,19 @@ import pytest_asyncio
 from fleet.servers import free_port
 from fleet.servers import running as redis_server
 from sandbox.environments.index import installed_wheel
+from sandbox.network.loopback import echo, server
 from store.servers import postgres_server
 from toolkiln.kiln import Kiln
-from toolkiln.model.call import Result, Status
+from toolkiln.model.call import Result
 from toolkiln.sandbox.network.addresses import Address
 
-from .conftest import settings
-from .services import certificate_authority, echo, mail_server, serving, web
+from .conftest import settings, skip_without
+from .services import certificate_authority, mail_server, web
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TOOLS = '''
-"""Clients that know of no proxy."""
+"""Clients that use no proxy."""
 
 import http.client
 import smtplib
@@ -146,7 +147,7 @@ DATABASES = '''
 # /// script
 # dependencies = ["psycopg=={psycopg}", "psycopg-binary=={psycopg}", "redis"]
 # ///
-"""Drivers that know of no proxy."""
+"""Drivers that use no proxy."""
 
 import psycopg
 import redis
@@ -224,17 +225,17 @@ async def reached(
     async with AsyncExitStack() as stack:
         start = stack.enter_async_context
         ports = {
-            "echo": await start(serving(echo)),
-            "web": await start(serving(web)),
-            "secure": await start(serving(web, tls=tls["secure.internal"])),
-            "impostor": await start(serving(web, tls=tls["other.internal"])),
-            "mail": await start(serving(mail_server(mails))),
+            "echo": await start(server(echo)),
+            "web": await start(server(web)),
+            "secure": await start(server(web, tls["secure.internal"])),
+            "impostor": await start(server(web, tls["other.internal"])),
+            "mail": await start(server(mail_server(mails))),
             "absent": free_port(),
         }
         has_low_ports = low_ports_can_be_bound()
         if has_low_ports:
-            await start(serving(web, address=LOW_ADDRESS, port=80))
-            await start(serving(web, address=LOW_ADDRESS, port=443))
+            await start(server(web, address=LOW_ADDRESS, port=80))
+            await start(server(web, address=LOW_ADDRESS, port=443))
         (folder / "tools").mkdir()
         (folder / "tools" / "clients.py").write_text(TOOLS.format(ca=ca, **ports))
         hosts = [
@@ -250,9 +251,7 @@ async def reached(
         kiln = await start(
             Kiln(folder / "tools", settings=given, resolve_host=on_loopback, dev=True)
         )
-        trial = await kiln.call("read_hosts_offline", {})
-        if trial.status is Status.UNAVAILABLE:
-            pytest.skip(f"mode {request.param}: {trial.text}")
+        await skip_without(kiln, request.param, "read_hosts_offline")
         yield Reached(kiln, ports, mails, request.param, has_low_ports)
 
 

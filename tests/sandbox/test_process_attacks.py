@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import BOUND, Service, all_gone
+from .conftest import BOUND, Service, all_gone, all_modes
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-all_modes = pytest.mark.parametrize("service", ["A", "B", "C"], indirect=True)
 
 
 @all_modes
@@ -20,7 +19,7 @@ async def test_processes_and_threads_are_counted(service: Service, tool: str) ->
 
 
 @all_modes
-async def test_a_fork_bomb_goes_out(service: Service) -> None:
+async def test_a_fork_bomb_is_ended(service: Service) -> None:
     # The guardian of mode C ends it; elsewhere the kernel refuses, and the bomb goes on trying.
     ends = (
         ["killed: processes_limit"]
@@ -72,7 +71,7 @@ def is_there(name: str) -> bool:
 
 @all_modes
 @pytest.mark.parametrize("tool", ["forget_parent", "change_thread"])
-async def test_nobody_survives_the_end_of_its_time_by_forgetting_its_parent(
+async def test_no_process_survives_its_timeout_by_changing_its_parent(
     service: Service, tool: str, marker: str
 ) -> None:
     assert await service.code(tool, marker=marker) in (
@@ -88,14 +87,14 @@ async def test_a_deaf_process_ends_at_its_time(service: Service) -> None:
 
 
 @all_modes
-async def test_killing_everybody_reaches_nobody(service: Service) -> None:
+async def test_killing_all_processes_reaches_only_the_call(service: Service) -> None:
     numbers = (signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP)
 
     await service.codes("kill_all", [{"number": int(number)} for number in numbers])
 
 
 @all_modes
-async def test_killing_a_parent_reaches_nobody_else(service: Service) -> None:
+async def test_killing_a_parent_reaches_only_the_call(service: Service) -> None:
     numbers = (signal.SIGINT, signal.SIGKILL, signal.SIGSTOP)
     cases = [{"pid": pid, "number": int(number)} for pid in (0, 1, 2) for number in numbers]
 
@@ -109,7 +108,9 @@ async def test_a_signal_to_the_group_stays_inside(service: Service) -> None:
 
 @all_modes
 @pytest.mark.parametrize("tool", ["endless_thread", "hanging_exit"])
-async def test_an_answer_does_not_wait_for_what_goes_on(service: Service, tool: str) -> None:
+async def test_a_result_does_not_wait_for_threads_that_still_run(
+    service: Service, tool: str
+) -> None:
     assert await service.value(tool) == 1
 
 
@@ -141,7 +142,7 @@ async def test_another_python_sees_no_more_than_the_tool(service: Service) -> No
 
 
 @all_modes
-async def test_nobody_becomes_somebody_else(service: Service) -> None:
+async def test_no_process_changes_its_user_or_group(service: Service) -> None:
     assert set((await service.value("identities")).values()) <= {"EPERM", "EINVAL"}
 
 
@@ -151,7 +152,7 @@ async def test_limits_cannot_be_raised(service: Service) -> None:
 
 
 @all_modes
-async def test_death_by_any_signal_is_an_answer(service: Service) -> None:
+async def test_death_by_any_signal_is_a_result(service: Service) -> None:
     numbers = sorted({int(number) for number in signal.Signals} | {34, 64})
 
     codes = await service.codes("die_by", [{"number": number} for number in numbers])

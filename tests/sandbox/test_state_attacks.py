@@ -1,4 +1,4 @@
-"""State: a call finds nothing of the calls before it, however its process came about."""
+"""State: a call finds no traces of earlier calls, however its process was started."""
 
 import asyncio
 import os

@@ -6,10 +6,9 @@ import pytest
 
 from toolkiln.runtime import seccomp
 
-from .conftest import Service
+from .conftest import Service, all_modes
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-all_modes = pytest.mark.parametrize("service", ["A", "B", "C"], indirect=True)
 
 REFUSED = [
     "ptrace",

@@ -1,4 +1,4 @@
-"""Workspaces: a session's own folder, in bounds, and never a way to another."""
+"""Workspaces under attack: bounded, and no way to another session."""
 
 import pytest
 
@@ -26,7 +26,7 @@ async def test_a_quota_ends_the_call(service: Service, tool: str, amount: int) -
     assert result.error.code == "workspace_limit"
 
 
-async def test_links_lead_nowhere_and_special_files_cannot_be_made(service: Service) -> None:
+async def test_links_reach_no_host_file_and_special_files_cannot_be_made(service: Service) -> None:
     made = await attack(service, "keep_traps", "traps", secret=str(service.secret))
     seen = await attack(service, "look_around", "traps")
 

@@ -1,4 +1,4 @@
-"""Workspaces as tools see them: declared and granted, shared in a session, never beyond."""
+"""Workspaces as tools see them: declared, granted, and shared within a session."""
 
 import asyncio
 from collections.abc import Callable
@@ -122,15 +122,19 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+def session(kiln: Kiln, workspace: str) -> str:
+    return kiln.security.sessions.local(Caller(workspace=workspace))
+
+
 def space(kiln: Kiln, session: str) -> Path:
     return kiln.engine.workspaces.open(session, writable=True).folder
 
 
 async def test_what_is_saved_can_be_loaded_in_the_next_call(kiln: Kiln) -> None:
-    session = kiln.security.sessions.local(Caller(workspace="notes"))
+    token = session(kiln, "notes")
 
-    saved = await kiln.call("save", {"name": "a/b.txt", "text": "é"}, session=session)
-    loaded = await kiln.call("load", {"name": "a/b.txt"}, session=session)
+    saved = await kiln.call("save", {"name": "a/b.txt", "text": "é"}, session=token)
+    loaded = await kiln.call("load", {"name": "a/b.txt"}, session=token)
 
     assert loaded.error is None
     assert (saved.value, loaded.value) == (["a"], "é")
@@ -141,18 +145,16 @@ async def test_session_sees_nothing_of_another(kiln: Kiln) -> None:
     await kiln.call(
         "save",
         {"name": "mine", "text": "x"},
-        session=kiln.security.sessions.local(Caller(workspace="one")),
+        session=session(kiln, "one"),
     )
 
-    other = await kiln.call(
-        "load", {"name": "mine"}, session=kiln.security.sessions.local(Caller(workspace="two"))
-    )
+    other = await kiln.call("load", {"name": "mine"}, session=session(kiln, "two"))
 
     assert other.error
     assert other.error.type == "FileNotFoundError"
 
 
-async def test_without_a_grant_the_call_is_denied_and_says_what_to_write(
+async def test_without_a_grant_the_call_is_denied_with_the_missing_setting(
     make_kiln: Callable[..., Kiln],
 ) -> None:
     async with make_kiln(TOOLS) as kiln:
@@ -182,10 +184,10 @@ async def test_own_grant_takes_the_place_of_the_one_for_all(make_kiln: Callable[
 
 
 async def test_workspace_to_read_refuses_every_change(kiln: Kiln) -> None:
-    session = kiln.security.sessions.local(Caller(workspace="kept"))
-    await kiln.call("save", {"name": "kept", "text": "kept"}, session=session)
+    token = session(kiln, "kept")
+    await kiln.call("save", {"name": "kept", "text": "kept"}, session=token)
 
-    result = await kiln.call("try_to_save", {}, session=session)
+    result = await kiln.call("try_to_save", {}, session=token)
 
     assert result.error is None
     assert set(result.value) <= {"Read-only file system", "Permission denied"}
@@ -201,9 +203,9 @@ async def test_tool_that_asks_for_none_has_none(kiln: Kiln) -> None:
 
 
 async def test_calls_at_once_see_each_others_files(kiln: Kiln) -> None:
-    session = kiln.security.sessions.local(Caller(workspace="pings"))
+    token = session(kiln, "pings")
     calls = [
-        kiln.call("ping", {"own": own, "other": other}, session=session)
+        kiln.call("ping", {"own": own, "other": other}, session=token)
         for own, other in (("a", "b"), ("b", "a"))
     ]
 
@@ -215,7 +217,7 @@ async def test_call_that_fills_the_workspace_is_ended(kiln: Kiln, kind: str) -> 
     result = await kiln.call(
         "fill",
         {"kind": kind},
-        session=kiln.security.sessions.local(Caller(workspace=f"full {kind}")),
+        session=session(kiln, f"full {kind}"),
     )
 
     assert result.status is Status.KILLED
@@ -223,10 +225,10 @@ async def test_call_that_fills_the_workspace_is_ended(kiln: Kiln, kind: str) -> 
     assert result.error.code == "workspace_limit"
 
 
-async def test_links_lead_nowhere_and_are_not_exported(kiln: Kiln, tmp_path: Path) -> None:
-    result = await kiln.call(
-        "link_out", {}, session=kiln.security.sessions.local(Caller(workspace="links"))
-    )
+async def test_links_do_not_leave_the_sandbox_and_are_not_exported(
+    kiln: Kiln, tmp_path: Path
+) -> None:
+    result = await kiln.call("link_out", {}, session=session(kiln, "links"))
 
     assert result.error is None
     assert "passwd" not in str(result.value)
@@ -237,9 +239,7 @@ async def test_links_lead_nowhere_and_are_not_exported(kiln: Kiln, tmp_path: Pat
 
 
 async def test_files_of_the_workspace_can_be_sent(kiln: Kiln) -> None:
-    result = await kiln.call(
-        "send_from", {}, session=kiln.security.sessions.local(Caller(workspace="send"))
-    )
+    result = await kiln.call("send_from", {}, session=session(kiln, "send"))
 
     assert result.error is None
     assert [(file.name, file.data) for file in result.files] == [("sent.txt", b"sent")] * 2
@@ -250,15 +250,13 @@ async def test_workspaces_are_listed_exported_and_cleared(kiln: Kiln, tmp_path: 
     await kiln.call(
         "save",
         {"name": "a", "text": "abc"},
-        session=kiln.security.sessions.local(Caller(workspace="listed")),
+        session=session(kiln, "listed"),
     )
 
     entry = next(e for e in kiln.engine.workspaces.list() if e.session == "listed")
     kiln.engine.workspaces.export("listed", tmp_path / "out")
     kiln.engine.workspaces.clear("listed")
-    after = await kiln.call(
-        "load", {"name": "a"}, session=kiln.security.sessions.local(Caller(workspace="listed"))
-    )
+    after = await kiln.call("load", {"name": "a"}, session=session(kiln, "listed"))
 
     assert (entry.files, entry.bytes >= 3) == (1, True)
     assert (tmp_path / "out" / "a").read_text() == "abc"

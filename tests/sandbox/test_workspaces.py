@@ -1,4 +1,4 @@
-"""Session folders, filled by tools that mean harm: names, trees, quotas, races."""
+"""Workspaces filled by hostile tools: names, trees, quotas, races."""
 
 import asyncio
 import os
@@ -20,6 +20,8 @@ from toolkiln.sandbox.workspaces import Workspaces, over_quota, usage
 
 SOON = 20.0
 """Seconds; far more than anything here takes."""
+TOO_DEEP = 1100
+"""Levels, for the longest path and for recursion in Python."""
 SESSIONS = [
     "", ".", "..", "../../etc", "/etc/passwd", "con", "Con", "CON", "a/b", "a-b", "a b", "a\nb",
     "nul\0byte", "x" * 300, "x" * 301, "é", "e\u0301", "Zürich 🇨🇭", "\ud800", "-rf", ".gone-1", "İ",
@@ -183,7 +185,7 @@ def test_a_folder_that_is_being_put_together_is_not_there_yet(tmp_path: Path) ->
     assert opened(workspaces).is_dir()
 
 
-def test_what_is_none_of_ours_is_not_listed(tmp_path: Path) -> None:
+def test_foreign_files_and_folders_are_not_listed(tmp_path: Path) -> None:
     workspaces = make(tmp_path)
     assert workspaces.list() == []
     root = opened(workspaces).parent.parent
@@ -276,7 +278,7 @@ def test_a_folder_that_was_closed_is_measured_all_the_same(tmp_path: Path) -> No
     assert usage(tmp_path).files == 6
 
 
-def test_moving_folders_about_does_not_lead_out_of_the_tree(tmp_path: Path) -> None:
+def test_moving_folders_does_not_lead_out_of_the_tree(tmp_path: Path) -> None:
     tree_ = tmp_path / "tree"
     dig_at = tree_ / "a" / "b"
     dig_at.mkdir(parents=True)
@@ -344,7 +346,7 @@ async def test_a_workspace_within_its_quota_is_watched_until_cancelled(tmp_path:
             await asyncio.wait_for(over_quota(workspaces.open("s", writable=writable)), 0.05)
 
 
-async def test_a_call_cannot_go_on_writing_to_a_cleared_workspace(tmp_path: Path) -> None:
+async def test_a_call_whose_workspace_is_cleared_is_ended(tmp_path: Path) -> None:
     workspaces = make(tmp_path)
     workspace = workspaces.open("s", writable=True)
 
@@ -407,13 +409,13 @@ def test_names_of_any_bytes_are_exported(tmp_path: Path) -> None:
     assert tree(tmp_path / "out") == tree(opened(workspaces))
 
 
-def test_a_tree_too_deep_for_a_path_is_exported_as_far_as_paths_go(tmp_path: Path) -> None:
+def test_a_tree_too_deep_for_a_path_is_exported_up_to_the_path_limit(tmp_path: Path) -> None:
     workspaces = make(tmp_path, max_files=10_000)
-    dig(opened(workspaces), 2000)
+    dig(opened(workspaces), TOO_DEEP)
 
     exported = workspaces.export("s", tmp_path / "out")
 
-    assert 500 < exported.files < 2000
+    assert 500 < exported.files < TOO_DEEP
     assert len(exported.left_out) <= 2
     assert "too long" in exported.left_out[0]
     exported.left_out[0].encode()
@@ -458,7 +460,7 @@ def test_an_export_goes_to_an_empty_place_outside(tmp_path: Path) -> None:
     assert list(tmp_path.joinpath("full").iterdir()) == [tmp_path / "full" / "mine"]
 
 
-def test_links_that_take_the_place_of_files_and_folders_lead_nowhere(tmp_path: Path) -> None:
+def test_links_that_replace_files_and_folders_are_not_followed(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.mkdir()
     secret.joinpath("file").write_text("secret")
@@ -524,7 +526,7 @@ def test_clearing_removes_everything_and_follows_nothing(tmp_path: Path) -> None
     outside.chmod(0o755)
     workspaces = make(tmp_path)
     folder = opened(workspaces)
-    dig(folder, 2000)
+    dig(folder, TOO_DEEP)
     folder.joinpath("link").symlink_to(outside)
     folder.joinpath("sub").mkdir()
     folder.joinpath("sub", "link").symlink_to(outside)
@@ -571,7 +573,7 @@ def test_what_a_killed_clear_left_goes_with_the_next_one(tmp_path: Path) -> None
     assert list(tmp_path.joinpath("spaces").iterdir()) == []
 
 
-def test_links_swapped_in_while_clearing_lead_nowhere(tmp_path: Path) -> None:
+def test_links_swapped_in_while_clearing_are_not_followed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir(mode=0o755)
     outside.joinpath("folder").mkdir()

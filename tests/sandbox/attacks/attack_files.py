@@ -1,4 +1,4 @@
-"""Files that are nobody's business, and ways around being told so."""
+"""Files that a tool must not reach, and ways around that."""
 # mypy: ignore-errors
 
 import ctypes

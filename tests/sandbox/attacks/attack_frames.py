@@ -144,11 +144,11 @@ def replace_everything() -> str:
 
 @tool(network=["example.com"])
 def ungranted() -> str:
-    """Reach what nobody allowed."""
+    """Reach a host that is not granted."""
     return "reached"
 
 
 @tool(sandbox=False)
 def unsandboxed() -> str:
-    """Run where nobody allowed."""
+    """Run unsandboxed without permission."""
     return "ran"

@@ -1,4 +1,4 @@
-"""More than one's share: memory, time, disk, descriptors, output."""
+"""Attacks on limits: memory, time, disk, descriptors, output."""
 # mypy: ignore-errors
 
 import os

@@ -76,7 +76,7 @@ def change_thread(marker: str) -> str:
 
 @tool(timeout=1, processes=8)
 def rise_again(name: str) -> str:
-    """Be a new process all the time, so that nobody can aim."""
+    """Be a new process all the time, so that it is hard to kill."""
     if os.fork() == 0:
         ctypes.CDLL(None).prctl(15, ctypes.c_char_p(name.encode()), 0, 0, 0)
         os.setsid()
@@ -152,7 +152,7 @@ for attempt in (lambda: open({secret!r}), lambda: open("/etc/passwd"), socket.so
 
 @tool
 def identities() -> dict[str, str]:
-    """Try to become somebody else."""
+    """Try to become another user."""
     return {
         "uid": tried(lambda: os.setuid(0)),
         "gid": tried(lambda: os.setgid(0)),

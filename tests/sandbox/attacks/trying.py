@@ -1,4 +1,4 @@
-"""What attacks share: try something, and say how the kernel answered."""
+"""Helpers of attacks: try something, and return how the kernel answered."""
 
 import ctypes
 import errno

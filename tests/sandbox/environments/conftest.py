@@ -1,4 +1,4 @@
-"""A folder of wheels, and environments that know nothing else."""
+"""A folder of wheels, and environments that install only from it."""
 
 from pathlib import Path
 

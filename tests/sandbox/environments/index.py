@@ -1,4 +1,4 @@
-"""Packages made on the spot, and an index on loopback that serves them and can be held up."""
+"""Test packages, and an index on loopback that serves them and can be delayed."""
 
 import base64
 import hashlib

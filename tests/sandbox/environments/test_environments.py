@@ -251,7 +251,7 @@ def age(root: Path, key: str, days: int) -> None:
     os.utime(guard, (then, then))
 
 
-async def test_entry_says_what_an_environment_holds(environments: Environments) -> None:
+async def test_entry_lists_what_an_environment_contains(environments: Environments) -> None:
     environment = await environments.build(["beta"])
 
     (entry,) = await environments.entries()
@@ -318,7 +318,7 @@ async def test_folder_that_lost_its_packages_is_built_again(
 # Progress
 
 
-async def test_progress_is_told_stage_by_stage(root: Path, links: Path, tmp_path: Path) -> None:
+async def test_progress_is_reported_stage_by_stage(root: Path, links: Path, tmp_path: Path) -> None:
     told: list[tuple[str, int | None, int | None]] = []
     with Index(links) as index:
         environ = {"UV_CACHE_DIR": str(tmp_path / "cache"), "UV_DEFAULT_INDEX": index.url}
@@ -350,7 +350,9 @@ async def test_progress_that_fails_ends_the_build_without_a_trace(
     assert await environments.build(["alpha"])
 
 
-async def test_nothing_is_told_about_what_is_there_already(environments: Environments) -> None:
+async def test_no_progress_is_reported_for_an_existing_environment(
+    environments: Environments,
+) -> None:
     await environments.build(["alpha"])
     told: list[str] = []
 

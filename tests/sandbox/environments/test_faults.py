@@ -1,4 +1,4 @@
-"""Kills, races, full disks and absent indexes: built once or not at all, and said clearly."""
+"""Kills, races, full disks and absent indexes: built once or not at all, with a clear error."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from toolkiln.errors import EnvironmentFailed
-from toolkiln.sandbox.environments.environments import Environments
+from toolkiln.sandbox.environments.environments import Environment, Environments
 
 from .index import WAIT, Index, wheel
 
@@ -70,6 +70,24 @@ def builder(
 
 async def reached(index: Index) -> None:
     assert await asyncio.to_thread(index.reached.wait, WAIT)
+
+
+async def start_build(
+    root: Path, index: Index, online: dict[str, str]
+) -> tuple[Environments, asyncio.Task[Environment | None]]:
+    """Start a build that waits for the index."""
+    index.hold()
+    environments = Environments(root, online)
+    building = asyncio.create_task(environments.build(["alpha"]))
+    await reached(index)
+    return environments, building
+
+
+async def kill(process: subprocess.Popen[str], root: Path) -> None:
+    """Kill a process that builds, and wait for the end of its uv."""
+    uv = os.pidfd_open(uv_process(root))
+    process.send_signal(signal.SIGKILL)
+    await ended(uv)
 
 
 def parts(root: Path) -> list[str]:
@@ -152,7 +170,7 @@ async def test_different_environments_are_built_at_the_same_time(
     assert await held != await second
 
 
-async def test_the_loop_goes_on_while_many_wait_for_one_build(
+async def test_the_event_loop_runs_while_many_wait_for_one_build(
     root: Path, index: Index, online: dict[str, str]
 ) -> None:
     index.hold()
@@ -192,12 +210,10 @@ async def test_pruning_and_using_at_once_never_takes_away_what_is_used(
 # Ended in the middle
 
 
-async def test_installer_holds_the_guard_of_what_it_writes(
+async def test_installer_locks_the_guard_of_what_it_writes(
     root: Path, index: Index, online: dict[str, str]
 ) -> None:
-    index.hold()
-    building = asyncio.create_task(Environments(root, online).build(["alpha"]))
-    await reached(index)
+    _, building = await start_build(root, index, online)
 
     descriptors = Path(f"/proc/{uv_process(root)}/fd").iterdir()
     held = {path.resolve() for path in descriptors}
@@ -211,10 +227,7 @@ async def test_installer_holds_the_guard_of_what_it_writes(
 async def test_cancelled_build_leaves_nothing(
     root: Path, index: Index, online: dict[str, str]
 ) -> None:
-    index.hold()
-    environments = Environments(root, online)
-    building = asyncio.create_task(environments.build(["alpha"]))
-    await reached(index)
+    environments, building = await start_build(root, index, online)
     uv = os.pidfd_open(uv_process(root))
 
     building.cancel()
@@ -233,9 +246,7 @@ async def test_killed_process_takes_its_installer_along_and_is_swept_up(
     index.hold()
     with builder(root, online, "alpha") as process:
         await reached(index)
-        uv = os.pidfd_open(uv_process(root))
-        process.send_signal(signal.SIGKILL)
-        await ended(uv)
+        await kill(process, root)
     assert [name.endswith(".partial") for name in parts(root)] == [True]
     assert await Environments(root, online).entries() == []
     index.release()
@@ -270,9 +281,7 @@ async def test_pruning_sweeps_up_after_the_dead_and_spares_the_living(
     environments = Environments(root, online)
     with builder(root, online, "alpha==1.0") as process:
         await reached(index)
-        uv = os.pidfd_open(uv_process(root))
-        process.send_signal(signal.SIGKILL)
-        await ended(uv)
+        await kill(process, root)
     index.reached.clear()
     living = asyncio.create_task(environments.build(["alpha==2.0"]))
     await reached(index)
@@ -287,13 +296,10 @@ async def test_pruning_sweeps_up_after_the_dead_and_spares_the_living(
     assert await living
 
 
-async def test_killed_installer_is_said_and_leaves_nothing(
+async def test_killed_installer_is_reported_and_leaves_nothing(
     root: Path, index: Index, online: dict[str, str]
 ) -> None:
-    index.hold()
-    environments = Environments(root, online)
-    building = asyncio.create_task(environments.build(["alpha"]))
-    await reached(index)
+    environments, building = await start_build(root, index, online)
 
     os.kill(uv_process(root), signal.SIGKILL)
     with pytest.raises(EnvironmentFailed, match="killed by signal 9"):
@@ -323,7 +329,7 @@ async def test_descriptors_and_processes_do_not_grow(
 # Full disks
 
 
-async def test_file_size_limit_is_said_and_leaves_nothing(
+async def test_file_size_limit_is_reported_and_leaves_nothing(
     root: Path, environ: dict[str, str], links: Path
 ) -> None:
     wheel(links, "large", "1.0", {"large.py": "#" * 3_000_000})
@@ -339,7 +345,7 @@ async def test_file_size_limit_is_said_and_leaves_nothing(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
-async def test_full_disk_is_said_and_leaves_nothing(
+async def test_full_disk_is_reported_and_leaves_nothing(
     tmp_path: Path, environ: dict[str, str], links: Path
 ) -> None:
     wheel(links, "large", "1.0", {"large.py": "#" * 3_000_000})
@@ -363,9 +369,7 @@ async def test_full_disk_is_said_and_leaves_nothing(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-async def test_folder_that_cannot_be_written_is_said(
-    tmp_path: Path, environ: dict[str, str]
-) -> None:
+async def test_unwritable_folder_is_reported(tmp_path: Path, environ: dict[str, str]) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
 
@@ -376,7 +380,7 @@ async def test_folder_that_cannot_be_written_is_said(
 # No index
 
 
-async def test_without_an_index_earlier_environments_go_on_working(
+async def test_existing_environments_work_without_an_index(
     root: Path, index: Index, online: dict[str, str]
 ) -> None:
     environments = Environments(root, online)
@@ -416,7 +420,7 @@ async def test_credentials_of_an_index_are_not_shown(
     assert "sesame" not in caught.value.message
 
 
-async def test_pips_variables_lead_to_the_index_too(
+async def test_pips_variables_configure_the_index_too(
     root: Path, index: Index, tmp_path: Path
 ) -> None:
     environ = {"UV_CACHE_DIR": str(tmp_path / "cache"), "PIP_INDEX_URL": index.url}

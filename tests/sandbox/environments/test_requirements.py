@@ -1,4 +1,4 @@
-"""Only names with versions come through, each in one spelling."""
+"""Requirements: only names with versions are accepted, each normalised."""
 
 import os
 from pathlib import Path
@@ -44,7 +44,7 @@ REFUSED = [
 ]
 
 
-def test_every_spelling_of_a_requirement_is_one() -> None:
+def test_every_spelling_of_a_requirement_is_normalised() -> None:
     one = normalise(["Foo_Bar[B,a_b] >= 1, <2", "six", "six "])
     other = normalise(["six", "foo-bar[a.b,b]<2,>=1"])
 
@@ -56,7 +56,7 @@ def test_every_kind_of_constraint_is_kept(versions: str) -> None:
     assert normalise([f"six{versions}"]) == (f"six{versions}",)
 
 
-def test_only_requirements_whose_marker_holds_count() -> None:
+def test_only_requirements_whose_marker_matches_count() -> None:
     found = normalise(
         ["six>=1; python_version >= '3'", "pywin32; sys_platform == 'win32'", "idna; extra == 'x'"]
     )
@@ -128,7 +128,7 @@ def test_absent_requirements_file_asks_for_nothing(tmp_path: Path) -> None:
     assert read_requirements_file(tmp_path / "requirements.txt") == ()
 
 
-def test_requirements_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+def test_unreadable_requirements_file_is_reported(tmp_path: Path) -> None:
     folder, binary, pipe, large = (tmp_path / name for name in ("folder", "binary", "pipe", "big"))
     folder.mkdir()
     binary.write_bytes(b"\xff\xfe\x00")

@@ -1,4 +1,4 @@
-"""What passes through the proxy, what does not, and what is said and recorded of it."""
+"""What passes through the proxy, what does not, and its responses and records."""
 
 import asyncio
 import http.client
@@ -88,7 +88,7 @@ async def test_urllib_fetches_a_page_by_the_variables() -> None:
     assert record.outcome is ConnectionOutcome.ALLOWED
 
 
-async def test_urllib_says_which_host_is_not_granted_and_how_to_ask_for_it() -> None:
+async def test_urllib_shows_which_host_is_not_granted_and_how_to_declare_it() -> None:
     source = """
 import sys, urllib.request as u
 for url in sys.argv[1:]:
@@ -183,7 +183,7 @@ async def test_the_usual_lookup_finds_a_host() -> None:
         "2002:7f00:1::",
     ],
 )
-async def test_a_name_that_leads_inside_is_refused(address: str) -> None:
+async def test_a_name_that_resolves_to_a_private_address_is_refused(address: str) -> None:
     async with server(echo) as port:
         inside = proxied(
             f"a.example:{port}", names={"a.example": [address]}, allow_private=["10.9.0.0/16"]

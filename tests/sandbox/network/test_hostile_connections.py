@@ -1,4 +1,4 @@
-"""A hostile tool on the other side: caps, floods, garbage, the listener itself as a weapon."""
+"""Hostile clients of the proxy: caps, floods, garbage, and attacks through the listener."""
 
 import asyncio
 import logging
@@ -8,12 +8,21 @@ import struct
 import threading
 from collections import Counter
 from contextlib import suppress
-from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 
-from sandbox.network.loopback import BOUND, closed, echo, greet, proxied, server
+from sandbox.network.loopback import (
+    BOUND,
+    Handler,
+    closed,
+    echo,
+    greet,
+    proxied,
+    reset,
+    server,
+    take_connections,
+)
 from toolkiln.model.network import parse_rules
 from toolkiln.sandbox.network.addresses import Address
 from toolkiln.sandbox.network.connection import Caps, ConnectionOutcome, ConnectionRecord
@@ -30,18 +39,29 @@ async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 # Caps
 
 
-async def test_the_bytes_that_a_tool_sends_are_capped() -> None:
-    caps = Caps(bytes_up=1000)
-    async with server(echo) as port, proxied(f"a.example:{port}", caps=caps) as proxy:
+@pytest.mark.parametrize(
+    ("caps", "handler", "sent", "reason"),
+    [
+        (Caps(bytes_up=1000), echo, 1001, "more than 1000 bytes up"),
+        (Caps(bytes_down=100_000), flood, 0, "more than 100000 bytes down"),
+        (Caps(seconds=0.1), flood, 0, "open for 0.1 s"),
+    ],
+)
+async def test_bytes_and_time_of_a_tunnel_are_capped(
+    caps: Caps, handler: Handler, sent: int, reason: str
+) -> None:
+    async with server(handler) as port, proxied(f"a.example:{port}", caps=caps) as proxy:
         reader, writer = await proxy.tunnel("a.example", port)
-        writer.write(bytes(1001))
+        writer.write(bytes(sent))
         with suppress(ConnectionResetError):
-            await reader.read()
+            while await reader.read(65536):
+                pass
         await closed(writer)
         record = await proxy.record()
 
-    assert (record.outcome, record.reason) == (ConnectionOutcome.LIMITED, "more than 1000 bytes up")
-    assert record.bytes_up <= 1000
+    assert (record.outcome, record.reason) == (ConnectionOutcome.LIMITED, reason)
+    assert record.bytes_up <= caps.bytes_up
+    assert record.bytes_down <= caps.bytes_down
 
 
 async def test_exactly_as_many_bytes_as_allowed_pass() -> None:
@@ -56,22 +76,6 @@ async def test_exactly_as_many_bytes_as_allowed_pass() -> None:
 
     assert answer == bytes(1000)
     assert record.outcome is ConnectionOutcome.ALLOWED
-
-
-async def test_the_bytes_that_a_tool_gets_are_capped() -> None:
-    caps = Caps(bytes_down=100_000)
-    async with server(flood) as port, proxied(f"a.example:{port}", caps=caps) as proxy:
-        reader, writer = await proxy.tunnel("a.example", port)
-        with suppress(ConnectionResetError):
-            await reader.read()
-        await closed(writer)
-        record = await proxy.record()
-
-    assert (record.outcome, record.reason) == (
-        ConnectionOutcome.LIMITED,
-        "more than 100000 bytes down",
-    )
-    assert record.bytes_down <= 100_000
 
 
 async def test_the_bytes_of_all_connections_together_are_capped() -> None:
@@ -116,13 +120,7 @@ async def test_more_connections_in_all_than_allowed_close_the_listener() -> None
             await proxy.record()
         answer = await proxy.ask(b"")
         record = await proxy.record()
-        async with asyncio.timeout(BOUND):
-            while True:  # until the proxy has come round to it
-                try:
-                    _, writer = await proxy.open()
-                    await closed(writer)
-                except ConnectionRefusedError:
-                    break
+        await proxy.until_refused()
 
     assert b"limit of 3 connections reached" in answer
     assert record.outcome is ConnectionOutcome.LIMITED
@@ -148,19 +146,6 @@ async def test_a_tool_that_does_not_read_is_idle() -> None:
             record = await proxy.record()
 
     assert (record.outcome, record.reason) == (ConnectionOutcome.LIMITED, "idle for 0.3 s")
-
-
-async def test_a_busy_tunnel_is_closed_when_its_time_is_up() -> None:
-    caps = Caps(seconds=0.1)
-    async with server(flood) as port, proxied(f"a.example:{port}", caps=caps) as proxy:
-        reader, writer = await proxy.tunnel("a.example", port)
-        with suppress(ConnectionResetError):
-            while await reader.read(65536):
-                pass
-        await closed(writer)
-        record = await proxy.record()
-
-    assert (record.outcome, record.reason) == (ConnectionOutcome.LIMITED, "open for 0.1 s")
 
 
 @pytest.mark.parametrize("filler", [b"a", b"\nX: y", b"\x00", b"y\r\nX: "])
@@ -257,7 +242,7 @@ def test_the_end_of_the_loop_ends_the_proxy() -> None:
 # Faults around it
 
 
-async def test_a_record_that_nobody_can_take_does_not_stop_the_proxy(
+async def test_a_failing_record_callback_does_not_stop_the_proxy(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     taken = []
@@ -279,7 +264,7 @@ async def test_a_record_that_nobody_can_take_does_not_stop_the_proxy(
     assert "could not be reported" in caplog.text
 
 
-async def test_a_fault_of_ours_ends_one_connection_and_quotes_nothing(
+async def test_an_internal_error_ends_one_connection_and_quotes_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def resolve(host: str, port: int) -> list[Address]:
@@ -296,13 +281,7 @@ async def test_a_fault_of_ours_ends_one_connection_and_quotes_nothing(
     assert "secret" not in caplog.text
 
 
-async def test_a_host_that_resets_is_no_fault() -> None:
-    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readexactly(1)
-        sock = writer.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        writer.transport.abort()
-
+async def test_a_host_that_resets_is_not_reported_as_a_failure() -> None:
     async with server(reset) as port, proxied(f"a.example:{port}") as proxy:
         reader, writer = await proxy.tunnel("a.example", port)
         writer.write(b"x")
@@ -333,25 +312,12 @@ async def test_a_tool_that_makes_the_listener_non_blocking_is_still_served() -> 
 async def test_a_tool_that_takes_connections_itself_does_not_stop_the_loop() -> None:
     async with asyncio.timeout(BOUND):
         async with proxied() as proxy:
-            with proxy.listener.dup() as copy:
-                copy.settimeout(BOUND)
-                clients = [await proxy.open() for _ in range(20)]
-                taken = []
-                copy.setblocking(False)
-                with suppress(BlockingIOError):
-                    while True:
-                        taken.append(copy.accept()[0])
-                copy.setblocking(True)
-                for client in taken:
-                    client.close()
-                for _, writer in clients:
-                    await closed(writer)
-                copy.listen()
+            await take_connections(proxy.listener, proxy.open)
 
     assert proxy.listener.fileno() == -1
 
 
-async def test_a_tool_that_shuts_the_listener_has_no_network_any_more() -> None:
+async def test_a_tool_that_shuts_its_listener_loses_its_network() -> None:
     async with proxied() as proxy:
         with proxy.listener.dup() as copy:
             copy.shutdown(socket.SHUT_RDWR)
@@ -434,13 +400,10 @@ async def misbehave(proxy: int, granted: int, seed: int) -> None:
 
 
 async def test_two_hundred_hostile_connections_leave_nothing_behind() -> None:
-    async def resolve(host: str, port: int) -> list[Address]:
-        return [ip_address("127.0.0.1")]
-
     caps = Caps(at_once=20, bytes_up=300_000, idle_seconds=0.5, head_seconds=0.5)
     async with server(echo) as port:
         tasks, threads, fds = asyncio.all_tasks(), threading.active_count(), descriptors()
-        async with proxied(f"a.example:{port}", "a.example:1", resolve=resolve, caps=caps) as proxy:
+        async with proxied(f"a.example:{port}", "a.example:1", caps=caps) as proxy:
             await asyncio.gather(*(misbehave(proxy.port, port, seed) for seed in range(200)))
             outcomes = Counter([(await proxy.record()).outcome for _ in range(200)])
             held = [await proxy.open() for _ in range(5)]

@@ -1,4 +1,4 @@
-"""Request heads: what is understood, what is refused, what a host gets to read."""
+"""Request heads: what is accepted, what is refused, what is forwarded to the host."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ def test_connect_may_name_its_host_again(value: str) -> None:
     assert parse_request(head("CONNECT example.com:443 HTTP/1.1", f"Host: {value}")).tunnel
 
 
-def test_a_plain_request_is_written_anew() -> None:
+def test_the_head_of_a_plain_request_is_rebuilt() -> None:
     request = parse_request(
         head(
             "POST http://Example.com:8080/a?b=c HTTP/1.1",

@@ -1,17 +1,15 @@
-"""The listener comes out of a network namespace of its own, as in the sandbox."""
+"""The listener comes from a separate network namespace, as in the sandbox."""
 
 import asyncio
 import shutil
 import socket
 import subprocess
 import sys
-from ipaddress import ip_address
 
 import pytest
 
-from sandbox.network.loopback import BOUND, greet, server
+from sandbox.network.loopback import BOUND, greet, on_loopback, server
 from toolkiln.model.network import parse_rules
-from toolkiln.sandbox.network.addresses import Address
 from toolkiln.sandbox.network.connection import ConnectionOutcome, ConnectionRecord
 from toolkiln.sandbox.network.proxy import serve
 
@@ -41,11 +39,8 @@ def can_unshare() -> bool:
 
 async def test_a_granted_host_is_all_that_a_separate_network_reaches() -> None:
     if not can_unshare():
-        pytest.skip("this machine lets nobody make a network namespace")
+        pytest.skip("network namespaces are not permitted here")
     records: list[ConnectionRecord] = []
-
-    async def resolve(host: str, port: int) -> list[Address]:
-        return [ip_address("127.0.0.1")]
 
     ours, theirs = socket.socketpair()
     ours.settimeout(BOUND)
@@ -60,7 +55,7 @@ async def test_a_granted_host_is_all_that_a_separate_network_reaches() -> None:
             socket.socket(fileno=descriptor),
             parse_rules([f"web.example:{port}"]),
             allow_private=["127.0.0.1"],
-            resolve=resolve,
+            resolve=on_loopback,
             on_connection=records.append,
         ):
             async with asyncio.timeout(BOUND):
