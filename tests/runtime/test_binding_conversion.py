@@ -455,6 +455,7 @@ def test_values_without_a_conversion_are_passed_unchanged(annotation: Any, value
         (Pair, {"day": 0, "other": 1}, "x.other: no such field"),
         (Colour, "blue", "x: not one of the values of Colour: 'blue'"),
         (tuple[int, int], [1], "x: has 1 items instead of 2"),
+        (tuple[int, int], [1, "a"], "x[1]: not an integer: 'a'"),
         (set[Any], [[1]], "x: has items that cannot be in a set"),
         (Decimal, "NaN", "x: not a finite number: 'NaN'"),
         (int, "1" * 5000, "x: not an integer: '1111"),
