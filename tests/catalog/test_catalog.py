@@ -23,6 +23,11 @@ from .conftest import Workshop, text_of, tool
 SOON = 60.0
 
 
+def edit(catalog: Catalog, path: Path, source: str) -> None:
+    path.write_text(source)
+    catalog.refresh([path])
+
+
 def states(catalog: Catalog) -> dict[str, FileState]:
     return {status.file: status.state for status in catalog.statuses()}
 
@@ -50,13 +55,11 @@ def test_only_admitted_files_are_served(shop: Workshop) -> None:
 
 @pytest.mark.parametrize("change", [tool("a", 2), tool("renamed"), "def a(:\n", "", "x = 1\n"])
 def test_changed_file_is_served_in_its_admitted_version(shop: Workshop, change: str) -> None:
-    path = shop.write("a.py", tool("a"))
-    shop.admit("a.py")
+    path = shop.add("a.py")
     running = shop.catalog()
     first = running.snapshot
 
-    path.write_text(change)
-    running.refresh([path])
+    edit(running, path, change)
 
     for catalog in (running, shop.catalog()):
         assert list(catalog.snapshot.tools) == ["a"]
@@ -72,8 +75,7 @@ def test_changed_helper_is_served_in_its_admitted_version(shop: Workshop) -> Non
     running = shop.catalog()
     assert running.snapshot.tools
 
-    path.write_text("VALUE = 2\n")
-    running.refresh([path])
+    edit(running, path, "VALUE = 2\n")
 
     for catalog in (running, shop.catalog()):
         assert catalog.snapshot.served["a"].sources["_shared.py"] == b"VALUE = 1\n"
@@ -81,21 +83,18 @@ def test_changed_helper_is_served_in_its_admitted_version(shop: Workshop) -> Non
 
 
 def test_file_changed_back_is_admitted_again(shop: Workshop) -> None:
-    path = shop.write("a.py", tool("a"))
-    shop.admit("a.py")
+    path = shop.add("a.py")
     running = shop.catalog()
 
     for source in (tool("a", 2), tool("a")):
-        path.write_text(source)
-        running.refresh([path])
+        edit(running, path, source)
 
     assert states(running) == {"a.py": FileState.ADMITTED}
 
 
 def test_deleted_file_is_not_served_until_it_is_back(shop: Workshop) -> None:
-    path = shop.write("a.py", tool("a"))
-    shop.write("b.py", tool("b"))
-    shop.admit("a.py", "b.py")
+    path = shop.add("a.py")
+    shop.add("b.py")
     running = shop.catalog()
     before = running.snapshot
 
@@ -107,15 +106,13 @@ def test_deleted_file_is_not_served_until_it_is_back(shop: Workshop) -> None:
     assert states(running)["a.py"] is FileState.MISSING
     assert set(before.tools) == {"a", "b"}
 
-    path.write_text(tool("a"))
-    running.refresh([path])
+    edit(running, path, tool("a"))
 
     assert set(running.snapshot.tools) == {"a", "b"}
 
 
 def test_files_that_are_all_deleted_are_missing(shop: Workshop) -> None:
-    path = shop.write("a.py", tool("a"))
-    shop.admit("a.py")
+    path = shop.add("a.py")
 
     path.unlink()
 
@@ -125,9 +122,8 @@ def test_files_that_are_all_deleted_are_missing(shop: Workshop) -> None:
 
 
 def test_version_that_is_not_kept_is_a_finding_and_others_are_served(shop: Workshop) -> None:
-    path = shop.write("a.py", tool("a"))
-    shop.write("b.py", tool("b"))
-    shop.admit("a.py", "b.py")
+    path = shop.add("a.py")
+    shop.add("b.py")
     shop.close()
     shutil.rmtree(shop.state)
     path.write_text(tool("a", 2))
@@ -139,8 +135,7 @@ def test_version_that_is_not_kept_is_a_finding_and_others_are_served(shop: Works
     assert (finding.rule, finding.path) == ("version-not-kept", str(path))
     assert "toolkiln admit" in finding.fix
 
-    path.write_text(tool("a"))
-    catalog.refresh([path])
+    edit(catalog, path, tool("a"))
 
     assert set(catalog.snapshot.tools) == {"a", "b"}
     assert catalog.snapshot.findings == ()
@@ -148,9 +143,8 @@ def test_version_that_is_not_kept_is_a_finding_and_others_are_served(shop: Works
 
 @pytest.mark.parametrize("data", [b"rubbish" * 999, b""])
 def test_damaged_store_is_a_finding_and_others_are_served(shop: Workshop, data: bytes) -> None:
-    path = shop.write("a.py", tool("a"))
-    shop.write("b.py", tool("b"))
-    shop.admit("a.py", "b.py")
+    path = shop.add("a.py")
+    shop.add("b.py")
     shop.close()
     for file in shop.state.glob("store.db*"):
         file.unlink()
@@ -164,27 +158,22 @@ def test_damaged_store_is_a_finding_and_others_are_served(shop: Workshop, data: 
 
 
 def test_running_catalog_needs_no_store_for_what_it_serves(shop: Workshop) -> None:
-    path = shop.write("a.py", tool("a"))
-    shop.admit("a.py")
+    path = shop.add("a.py")
     running = shop.catalog()
     assert running.snapshot.tools
     shop.close()
     shutil.rmtree(shop.state)
 
-    path.write_text(tool("a", 2))
-    running.refresh([path])
+    edit(running, path, tool("a", 2))
 
     assert text_of(running, "a") == tool("a")
     assert running.snapshot.findings == ()
 
 
 def test_name_stays_with_the_file_that_was_admitted_first(shop: Workshop) -> None:
-    shop.write("z.py", tool("a"))
-    shop.admit("z.py")
-    shop.write("b.py", tool("a", 2))
-    shop.admit("b.py")
-    shop.write("z.py", tool("a", 3))
-    shop.admit("z.py")
+    shop.add("z.py", tool("a"))
+    shop.add("b.py", tool("a", 2))
+    shop.add("z.py", tool("a", 3))
 
     snapshot = shop.catalog().snapshot
 
@@ -197,8 +186,7 @@ def test_name_stays_with_the_file_that_was_admitted_first(shop: Workshop) -> Non
 
 
 def test_file_cannot_take_a_name_of_our_own(shop: Workshop) -> None:
-    shop.write("a.py", tool("check_task") + tool("b"))
-    shop.admit("a.py")
+    shop.add("a.py", tool("check_task") + tool("b"))
 
     snapshot = shop.catalog(reserved=frozenset({"check_task"})).snapshot
 
@@ -224,10 +212,8 @@ def test_nested_folders_are_no_part_of_names(shop: Workshop) -> None:
      "a;rm -rf.py", "%41.py", "sub dir/ü.py"],
 )  # fmt: skip
 def test_file_of_any_name_is_admitted_changed_and_rolled_back(shop: Workshop, name: str) -> None:
-    shop.write(name, tool("a"))
-    shop.admit(name)
-    shop.write(name, tool("a", 2))
-    shop.admit(name)
+    shop.add(name, tool("a"))
+    shop.add(name, tool("a", 2))
 
     Admissions(shop.catalog()).rollback("a", "1", AdmissionDecision("ann"))
 
@@ -238,8 +224,7 @@ def test_file_of_any_name_is_admitted_changed_and_rolled_back(shop: Workshop, na
 
 @pytest.mark.parametrize("dev", [False, True])
 def test_file_whose_name_is_no_text_hinders_no_other(shop: Workshop, dev: bool) -> None:
-    shop.write("a.py", tool("a"))
-    shop.admit("a.py")
+    shop.add("a.py")
     Path(os.fsdecode(os.fsencode(shop.tools) + b"/b\xff.py")).write_text(tool("b"))
 
     catalog = shop.catalog(dev=dev)
@@ -249,9 +234,8 @@ def test_file_whose_name_is_no_text_hinders_no_other(shop: Workshop, dev: bool) 
 
 
 def test_one_file_is_a_catalog(shop: Workshop) -> None:
-    path = shop.write("a.py", tool("a"))
-    shop.write("b.py", tool("b"))
-    shop.admit("a.py", "b.py")
+    path = shop.add("a.py")
+    shop.add("b.py")
 
     catalog = shop.catalog(path)
 
@@ -273,8 +257,7 @@ def test_one_private_file_by_its_name_is_a_catalog(shop: Workshop) -> None:
     catalog = shop.catalog(path)
     served = set(catalog.snapshot.tools)
 
-    path.write_text(tool("a", 2))
-    catalog.refresh([path])
+    edit(catalog, path, tool("a", 2))
 
     assert served == set(catalog.snapshot.tools) == {"a"}
 
@@ -286,8 +269,7 @@ def test_missing_place_is_said_so(shop: Workshop) -> None:
 
 
 def test_place_may_be_spelled_in_any_way(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = shop.write("a.py", tool("a"))
-    shop.admit("a.py")
+    path = shop.add("a.py")
     path.write_text(tool("a", 2))
     link = shop.tools.with_name("link")
     link.symlink_to(shop.tools)
@@ -310,8 +292,7 @@ def test_place_may_be_spelled_in_any_way(shop: Workshop, monkeypatch: pytest.Mon
 
 
 def test_folder_that_was_moved_is_the_same_catalog(shop: Workshop) -> None:
-    path = shop.write("a.py", tool("a"))
-    shop.admit("a.py")
+    path = shop.add("a.py")
     path.write_text(tool("a", 2))
 
     shop.tools = shop.tools.rename(shop.tools.with_name("moved"))
@@ -343,8 +324,7 @@ def test_file_outside_the_folder_is_none_of_it(shop: Workshop, tmp_path: Path) -
 
 
 def test_numbers_of_snapshots_grow_and_old_ones_stay_as_they_were(shop: Workshop) -> None:
-    path = shop.write("a.py", tool("a"))
-    shop.admit("a.py")
+    path = shop.add("a.py")
     catalog = shop.catalog()
     seen: list[Snapshot] = []
     for value in range(3):
@@ -375,8 +355,7 @@ def test_threads_that_ask_first_all_get_the_tools(shop: Workshop) -> None:
 
 
 def test_readers_never_see_an_empty_catalog_while_it_changes(shop: Workshop) -> None:
-    shop.write("a.py", tool("a"))
-    shop.admit("a.py")
+    shop.add("a.py")
     catalog = shop.catalog()
     assert catalog.snapshot.tools
     is_over = threading.Event()
@@ -401,8 +380,7 @@ def test_readers_never_see_an_empty_catalog_while_it_changes(shop: Workshop) -> 
 def test_nobody_gets_an_empty_snapshot_while_the_first_one_is_made(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop.write("a.py", tool("a"))
-    shop.admit("a.py")
+    shop.add("a.py")
     catalog = shop.catalog()
     real = catalog._snapshots.publish
     seen: list[list[str]] = []
@@ -422,12 +400,10 @@ def test_nobody_gets_an_empty_snapshot_while_the_first_one_is_made(
 
 
 def test_file_admitted_elsewhere_is_served_once_the_manifest_is_seen(shop: Workshop) -> None:
-    shop.write("a.py", tool("a"))
-    shop.admit("a.py")
+    shop.add("a.py")
     running = shop.catalog()
     assert running.snapshot.tools
-    shop.write("b.py", tool("b"))
-    shop.admit("b.py")
+    shop.add("b.py")
 
     running.refresh([shop.tools / MANIFEST])
 
@@ -457,23 +433,19 @@ class TestDev:
         catalog = shop.catalog(dev=True)
         assert catalog.snapshot.tools
 
-        path.write_text(tool("b"))
-        catalog.refresh([path])
+        edit(catalog, path, tool("b"))
 
         assert list(catalog.snapshot.tools) == ["b"]
         assert Admissions(catalog).history("b") == []
 
     def test_an_unchanged_admitted_file_is_served_as_admitted(self, shop: Workshop) -> None:
-        path = shop.write("a.py", tool("a"))
-        shop.admit("a.py")
+        path = shop.add("a.py")
         catalog = shop.catalog(dev=True)
         before = catalog.snapshot.served["a"]
 
-        path.write_text(tool("a", 2))
-        catalog.refresh([path])
+        edit(catalog, path, tool("a", 2))
         changed = catalog.snapshot.served["a"]
-        path.write_text(tool("a"))
-        catalog.refresh([path])
+        edit(catalog, path, tool("a"))
         after = catalog.snapshot.served["a"]
 
         assert [(s.dev, s.version) for s in (before, changed, after)] == [
@@ -486,21 +458,17 @@ class TestDev:
     def test_earlier_version_serves_on_while_the_file_is_broken(
         self, shop: Workshop, broken: str
     ) -> None:
-        path = shop.write("a.py", tool("a"))
-        shop.admit("a.py")
+        path = shop.add("a.py")
         catalog = shop.catalog(dev=True)
-        path.write_text(tool("a", 2))
-        catalog.refresh([path])
+        edit(catalog, path, tool("a", 2))
 
-        path.write_text(broken)
-        catalog.refresh([path])
+        edit(catalog, path, broken)
 
         assert text_of(catalog, "a") == tool("a", 2)
         for one in (shop.catalog(dev=True), shop.catalog()):
             assert text_of(one, "a") == tool("a")
 
-        path.write_text(tool("a", 3))
-        catalog.refresh([path])
+        edit(catalog, path, tool("a", 3))
 
         assert text_of(catalog, "a") == tool("a", 3)
 
@@ -508,12 +476,11 @@ class TestDev:
         path = shop.write("a.py", tool("a"))
         catalog = shop.catalog(dev=True)
         assert catalog.snapshot.tools
-        looked_at = Admissions(shop.catalog()).candidate("a.py")
-        path.write_text("def a(:\n")
-        catalog.refresh([path])
+        reviewed = Admissions(shop.catalog()).candidate("a.py")
+        edit(catalog, path, "def a(:\n")
         assert text_of(catalog, "a") == tool("a")
 
-        Admissions(shop.catalog()).reject("a.py", "ann", looked_at=looked_at)
+        Admissions(shop.catalog()).reject("a.py", "ann", reviewed=reviewed)
         catalog.refresh([shop.tools / MANIFEST])
 
         assert dict(catalog.snapshot.tools) == {}
@@ -524,13 +491,11 @@ class TestDev:
         assert shop.catalog(dev=True).snapshot.served["fetch"].grants == {}
 
     def test_rights_that_were_granted_hold_for_that_version(self, shop: Workshop) -> None:
-        path = shop.write("a.py", ASKING)
-        shop.admit("a.py", grant=True)
+        path = shop.add("a.py", ASKING, grant=True)
         catalog = shop.catalog(dev=True)
 
         granted = catalog.snapshot.served["fetch"].grants
-        path.write_text(ASKING + "\n")
-        catalog.refresh([path])
+        edit(catalog, path, ASKING + "\n")
 
         assert granted["fetch"].network == ("example.org",)
         assert catalog.snapshot.served["fetch"].grants == {}
@@ -565,12 +530,10 @@ class TestDev:
 
     @pytest.mark.parametrize("is_changed", [True, False])
     def test_admission_made_meanwhile_holds(self, shop: Workshop, is_changed: bool) -> None:
-        path = shop.write("a.py", tool("a"))
-        shop.admit("a.py")
+        path = shop.add("a.py")
         catalog = shop.catalog(dev=True)
         assert catalog.snapshot.tools
-        path.write_text(ASKING)
-        catalog.refresh([path])
+        edit(catalog, path, ASKING)
         assert catalog.snapshot.served["fetch"].dev
 
         path.write_text(ASKING + "#\n" * is_changed)
@@ -642,14 +605,12 @@ class TestDev:
         assert list(catalog.snapshot.tools) == ["a"]
         assert states(catalog)["b.py"] is FileState.NEW
 
-        path.write_text(tool("b"))
-        catalog.refresh([path])
+        edit(catalog, path, tool("b"))
 
         assert list(catalog.snapshot.tools) == ["a", "b"]
 
     def test_a_manifest_that_is_deleted_leaves_everything_unadmitted(self, shop: Workshop) -> None:
-        shop.write("a.py", tool("a"))
-        shop.admit("a.py")
+        shop.add("a.py")
         catalog = shop.catalog(dev=True)
         assert not catalog.snapshot.served["a"].dev
         (shop.tools / MANIFEST).unlink()
@@ -680,8 +641,7 @@ class TestDev:
         assert shop.served() == {"a": "a.py"}
 
     def test_of_two_files_with_one_name_the_admitted_one_keeps_it(self, shop: Workshop) -> None:
-        shop.write("b.py", tool("a", 2))
-        shop.admit("b.py")
+        shop.add("b.py", tool("a", 2))
         shop.write("a.py", tool("a"))
 
         snapshot = shop.catalog(dev=True).snapshot
@@ -695,8 +655,7 @@ class TestDev:
         catalog = shop.catalog(dev=True)
         before = set(catalog.snapshot.tools)
 
-        path.write_text(tool("helper", 2))
-        catalog.refresh([path])
+        edit(catalog, path, tool("helper", 2))
 
         assert before == set(catalog.snapshot.tools) == {"a"}
 
@@ -709,8 +668,7 @@ class TestDev:
         assert (list(snapshot.tools), snapshot.findings) == (["a"], ())
 
     def test_a_tool_with_unadmitted_changes_is_not_removed(self, shop: Workshop) -> None:
-        path = shop.write("a.py", tool("a"))
-        shop.admit("a.py")
+        path = shop.add("a.py")
         path.write_text(tool("a", 2))
 
         with pytest.raises(EditConflict, match="unadmitted changes"):
@@ -721,8 +679,7 @@ class TestDev:
     def test_rolling_back_to_the_admitted_version_undoes_the_change_on_disk(
         self, shop: Workshop
     ) -> None:
-        path = shop.write("a.py", tool("a"))
-        shop.admit("a.py")
+        path = shop.add("a.py")
         path.write_text(tool("a", 2))
         catalog = shop.catalog(dev=True)
 

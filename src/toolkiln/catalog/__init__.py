@@ -1,5 +1,5 @@
 """The tools of a folder: reading its files, admitting versions, serving snapshots.
 
-`catalog` holds what is served, `admission` what people decide, `watch` notices changes;
-`naming`, `mending`, `repairs` and `changes` are the pure parts of authoring.
+`catalog` publishes what is served, `admission` writes decisions, `watch` detects changes; `diff`
+and `reports` are pure.
 """

@@ -119,7 +119,7 @@ class Admissions:
         read = self.catalog.folder.read(file)
         if read is None:
             raise InputError(f"there is no file {str(self.catalog.root / file)!r}")
-        if not self.catalog.folder.is_ours(file):
+        if not self.catalog.folder.includes(file):
             raise InputError(
                 f"{self.catalog.root / file} is a private file or a test, and not read for tools",
                 hint="give it another name",
@@ -267,23 +267,23 @@ class Admissions:
             self.catalog.update(edit)
 
     def reject(
-        self, file: str, by: str, *, looked_at: CandidateVersion | None = None, note: str = ""
+        self, file: str, by: str, *, reviewed: CandidateVersion | None = None, note: str = ""
     ) -> bool:
-        """Reject a version: `looked_at`, or else the proposal, or else the file on disk.
+        """Reject a version: `reviewed`, or else the proposal, or else the file on disk.
 
         An earlier version stays. Returns whether a version of the file is still served.
 
         Raises:
             EditConflict: the version was decided in the meantime.
         """
-        read = looked_at.read if looked_at else self._undecided(file)
+        read = reviewed.read if reviewed else self._undecided(file)
         digest = read.digest if read else None
         is_served = False
 
         def edit(manifest: Manifest) -> Manifest:
             nonlocal is_served
-            if looked_at is not None:
-                self._refuse_if_changed(looked_at, manifest)
+            if reviewed is not None:
+                self._refuse_if_changed(reviewed, manifest)
             entry = manifest.files.get(file)
             if entry is None and digest is None:
                 raise InputError(f"there is no file {file!r}, and none was admitted")

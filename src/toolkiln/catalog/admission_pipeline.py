@@ -306,7 +306,7 @@ class AdmissionPipeline:
         if folder.resolve() != Path(f"{root.resolve()}/{draft.folder}"):
             raise _Stopped(f"{draft.folder} is no folder of {root} itself")
         target = file_for(draft.name, folder)
-        if not self._catalog.folder.is_ours(self._key(target)):
+        if not self._catalog.folder.includes(self._key(target)):
             raise _Stopped(f"only {self._catalog.folder.place} is served, and no folder")
         root.mkdir(parents=True, exist_ok=True)
         self._catalog.refresh([root / MANIFEST, target])

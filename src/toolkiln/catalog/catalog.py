@@ -176,7 +176,7 @@ class Catalog:
             if not manifest.files and not manifest.proposed:
                 raise
             reads = {}
-        keys = sorted(reads.keys() | filter(self.folder.is_ours, manifest.files))
+        keys = sorted(reads.keys() | filter(self.folder.includes, manifest.files))
         on_disk = [_status(key, reads.get(key), manifest) for key in keys]
         listed = {status.file for status in on_disk if status.state is FileState.PROPOSED}
         return on_disk + [

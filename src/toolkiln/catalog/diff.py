@@ -211,7 +211,6 @@ def _is_data(name: str) -> bool:
 
 
 def _is_shown(data: bytes | None) -> bool:
-    """Return whether a data file is short text."""
     if data is None:
         return True
     try:
@@ -233,7 +232,6 @@ def _text(data: bytes) -> str:
 
 
 def _hunks(old: list[str], new: list[str]) -> Iterator[str]:
-    """Yield the hunks of a diff, with context lines."""
     for group in _groups(_opcodes(old, new)):
         (_, old_start, _, new_start, _), (_, _, old_end, _, new_end) = group[0], group[-1]
         yield f"@@ -{_range(old_start, old_end)} +{_range(new_start, new_end)} @@"

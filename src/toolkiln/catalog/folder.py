@@ -336,7 +336,7 @@ class ToolFolder:
             self._loaded, self._dependents = self._read_all()
             self.reads = self._without_helpers(self._loaded, self._dependents)
         else:
-            files = {self._prefix + key: key for key in keys if self.is_ours(key)}
+            files = {self._prefix + key: key for key in keys if self.includes(key)}
             found = self._cache.read_all(filter(os.path.isfile, files))
             self._loaded = {files[file]: read for file, read in found.items()}
             self._dependents = _index(self._loaded, self._neighbours)
@@ -352,7 +352,7 @@ class ToolFolder:
         for path in paths:
             keys |= self._affected(path)
         for key in list(keys):
-            is_loaded = self.is_ours(key) and (files is None or key in files)
+            is_loaded = self.includes(key) and (files is None or key in files)
             keys |= self._replace(key, self.read(key) if is_loaded else None)
         for key in keys:
             read = self._loaded.get(key)
@@ -428,7 +428,7 @@ class ToolFolder:
         own = self._helpers(key, read)
         return any(self.root / user not in own for user in users)
 
-    def is_ours(self, key: str) -> bool:
+    def includes(self, key: str) -> bool:
         """Return whether a file belongs to the catalog; a catalog of one file has no others."""
         return is_tool_path(key) if self._is_folder else self.place == self.root / key
 

@@ -282,7 +282,6 @@ def functions_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Func
 
 
 def _spec_of(function: Callable[..., Any]) -> ToolSpec:
-    """Return the spec of a function, read from its source file."""
     name = getattr(function, "__qualname__", repr(function))
     try:
         file = inspect.getsourcefile(function)

@@ -147,7 +147,6 @@ def source_lines(source: str) -> list[str]:
 
 
 def _undocumented(tree: ast.Module, source: str, path: str | Path) -> list[_Definition]:
-    """Return the definitions of tools without docstrings."""
     findings = read(source, path).findings
     rows = {found.line for found in findings if found.rule == "missing-docstring"}
     return [
@@ -205,7 +204,6 @@ def _quoted(lines: list[str], indent: str, newline: str) -> str:
 
 
 def _is_utf8(source: str) -> bool:
-    """Return whether the declared encoding is UTF-8."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(source.encode()).readline)
     except SyntaxError:

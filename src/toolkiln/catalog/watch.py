@@ -38,14 +38,14 @@ _log = logging.getLogger(__name__)
 
 
 async def watch(
-    catalog: Catalog, say: Callable[[str], None] = lambda _: None
+    catalog: Catalog, warn: Callable[[str], None] = lambda _: None
 ) -> AsyncGenerator[CatalogChange, None]:
     """Yield the changes of a catalog.
 
     The first change covers everything since the catalog was loaded, or all tools if it was not
-    loaded yet. `say` gets warnings about the watcher itself.
+    loaded yet. `warn` gets warnings about the watcher itself.
     """
-    watcher = _Watcher(catalog, say)
+    watcher = _Watcher(catalog, warn)
     loop = asyncio.get_running_loop()
     threads = ThreadPoolExecutor(1, thread_name_prefix="toolkiln-watch")
     try:
@@ -61,9 +61,9 @@ async def watch(
 class _Watcher:
     """The state of the watcher; `next` blocks and is called by one thread at a time."""
 
-    def __init__(self, catalog: Catalog, say: Callable[[str], None]) -> None:
+    def __init__(self, catalog: Catalog, warn: Callable[[str], None]) -> None:
         self._catalog = catalog
-        self._say = say
+        self._warn = warn
         self._root = catalog.root
         self._manifest_file = catalog.root / MANIFEST
         self.stop = threading.Event()
@@ -178,7 +178,7 @@ class _Watcher:
             self._has_gaps = True
             return
         except (OSError, RuntimeError) as error:
-            self._say(
+            self._warn(
                 f"the system cannot watch {len(self._folders):,} folders ({error}): polling "
                 f"them every {_POLL:g} s instead (see fs.inotify.max_user_watches)"
             )

@@ -62,7 +62,7 @@ class ToolSummary(Value):
     hints: Hints
     """The effects that it declares."""
     parallel: bool
-    """Whether it may run beside other calls of a batch."""
+    """Whether it may run concurrently with other calls of a batch."""
     icon: str | None
     color: str | None
     weight: int

@@ -459,7 +459,7 @@ def reject(context: OperationContext, request: ProposalRef) -> bool:
     """Reject a proposal; return whether an earlier version is still served."""
     candidate = _candidate(context, request)
     return context.services.admissions.reject(
-        candidate.file, context.caller.who, looked_at=candidate, note=request.reason
+        candidate.file, context.caller.who, reviewed=candidate, note=request.reason
     )
 
 
