@@ -13,6 +13,7 @@ import sys
 import zipfile
 from collections.abc import AsyncIterator, Callable
 from ipaddress import IPv4Address, IPv6Address
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +22,7 @@ import pytest
 import pytest_asyncio
 
 from preloaded import command
+from tables import each_row
 from toolkiln import Kiln
 from toolkiln.catalog.reports import check
 from toolkiln.config import Settings, load
@@ -35,7 +37,7 @@ FILES = sorted((FOLDER / "tools").glob("[!_]*.py"))
 KILN = Kiln(FOLDER / "tools", dev=True)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@each_row("file", FILES)
 def test_example_passes_the_strict_check(file: Path) -> None:
     reports = list(check([file]))
 
@@ -76,7 +78,7 @@ def test_examples_show_what_a_tool_can_declare() -> None:
     )
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@each_row("file", FILES)
 def test_examples_in_docstrings_are_true(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = imported(file, monkeypatch)
 
@@ -86,8 +88,7 @@ def test_examples_in_docstrings_are_true(file: Path, monkeypatch: pytest.MonkeyP
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("name", sorted(KILN.specs(role=None)))
+@each_row("name, provider", product(sorted(KILN.specs(role=None)), PROVIDERS))
 def test_example_compiles_for_every_provider(name: str, provider: str) -> None:
     compiled = compile_tool(KILN.tool(name), provider)
 
@@ -258,25 +259,13 @@ async def test_everything_that_the_attack_tries_is_stopped(tmp_path: Path) -> No
     assert {told.partition(":")[0] for told in result.value.values()} == {"stopped"}
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "expected"),
-    [
-        ("convert_units", ["value=26.2", "source=mi", "target=km", "digits=2"], "42.16\n"),
-        ("compare_versions", ['{"first": "1.10", "second": "1.9"}'], "newer\n"),
-    ],
-)
-def test_example_is_called_from_the_command_line(
-    name: str, arguments: list[str], expected: str, tmp_path: Path
-) -> None:
-    examples = shutil.copytree(
-        FOLDER,
-        tmp_path / "examples",
-        ignore=shutil.ignore_patterns(".toolkiln", "_manifest.json", "__pycache__"),
-    )
+def test_examples_are_called_from_the_command_line(tmp_path: Path) -> None:
+    ignored = shutil.ignore_patterns(".toolkiln", "_manifest.json", "__pycache__")
+    examples = shutil.copytree(FOLDER, tmp_path / "examples", ignore=ignored)
     variables = environ(tmp_path)
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+    def run(*words: str) -> str:
+        done = subprocess.run(
             [command(), *words],
             cwd=examples,
             env=variables,
@@ -284,12 +273,14 @@ def test_example_is_called_from_the_command_line(
             text=True,
             timeout=120,
         )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
-    admitted = run("admit", "--yes", f"tools/{name}.py")
-    assert admitted.returncode == 0, admitted.stderr
-    done = run("call", name, *arguments)
+    run("admit", "--yes", "tools/convert_units.py", "tools/compare_versions.py")
 
-    assert (done.returncode, done.stdout) == (0, expected), done.stderr
+    given = ["value=26.2", "source=mi", "target=km", "digits=2"]
+    assert run("call", "convert_units", *given) == "42.16\n"
+    assert run("call", "compare_versions", '{"first": "1.10", "second": "1.9"}') == "newer\n"
 
 
 def environ(folder: Path) -> dict[str, str]:

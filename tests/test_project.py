@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from preloaded import command
+from tables import each_row
 from toolkiln import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import ConfigError, InputError
@@ -33,7 +34,7 @@ reason = "no greetings"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with one admitted tool, which the test works in."""
+    """The current folder, with one admitted tool."""
     folder = tmp_path / "project"
     (folder / "tools").mkdir(parents=True)
     (folder / "tools" / "greet.py").write_text(GREET)
@@ -54,17 +55,41 @@ def toolkiln(*arguments: str, cwd: Path | None = None, status: int = 0) -> str:
 
 
 def audited(cwd: Path | None = None) -> list[dict[str, Any]]:
-    """The calls that ended, in the audit log as the command line shows it."""
+    """Return the ended calls that the audit log of a project has."""
     records = json.loads(toolkiln("audit", "list", "--json", cwd=cwd))
-    return [one for one in records if one["act"] == "call" and one["outcome"] != "started"]
+    return [r for r in records if r["act"] == "call" and r["outcome"] != "started"]
 
 
 def call(kiln: Kiln) -> Result:
-    """Call the tool, in a program without an event loop."""
+    """Call the tool from a program without an event loop."""
     with kiln:
         result = kiln.call_sync("greet", {"name": "Ada"})
     assert isinstance(result, Result)
     return result
+
+
+@each_row(
+    "text, variables, settings, status",
+    [
+        ('policy = "deny"', {}, None, "denied"),
+        ("", {"TOOLKILN_POLICY": "deny"}, None, "denied"),
+        ('policy = "deny"', {"TOOLKILN_POLICY": "allow"}, None, "ok"),
+        ('policy = "deny"', {}, Settings(), "ok"),
+    ],
+)
+def test_python_follows_the_project_unless_the_program_passes_settings(
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    variables: dict[str, str],
+    settings: Settings | None,
+    status: str,
+) -> None:
+    (project / "toolkiln.toml").write_text(text)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    assert call(Kiln("tools", settings=settings)).status == status
 
 
 def test_python_follows_the_rules_of_the_project(project: Path) -> None:
@@ -75,27 +100,6 @@ def test_python_follows_the_rules_of_the_project(project: Path) -> None:
     assert result.status == "denied"
     assert result.error is not None
     assert "no greetings" in result.error.message
-
-
-def test_python_follows_the_variables(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOOLKILN_POLICY", "deny")
-
-    assert call(Kiln("tools")).status == "denied"
-
-
-def test_a_variable_overrides_the_file_in_python(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (project / "toolkiln.toml").write_text('policy = "deny"')
-    monkeypatch.setenv("TOOLKILN_POLICY", "allow")
-
-    assert call(Kiln("tools")).status == "ok"
-
-
-def test_settings_that_are_passed_replace_those_of_the_project(project: Path) -> None:
-    (project / "toolkiln.toml").write_text('policy = "deny"')
-
-    assert call(Kiln("tools", settings=Settings())).status == "ok"
 
 
 def test_calls_from_python_are_in_the_audit_log_that_the_command_line_shows(project: Path) -> None:
@@ -201,24 +205,7 @@ def test_rules_that_change_count_in_python_without_a_restart(project: Path) -> N
     assert asyncio.run(outcomes()) == ("ok", "denied")
 
 
-def test_doctor_prints_which_files_and_folders_count(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (project / "toolkiln.toml").write_text('state = "kept"')
-    monkeypatch.setenv("TOOLKILN_AUDIT_DAYS", "30")
-
-    found = json.loads(toolkiln("doctor", "--json"))["project"]
-    printed = toolkiln("doctor")
-
-    assert found["settings"] == str(project / "toolkiln.toml")
-    assert found["variables"] == "TOOLKILN_AUDIT_DAYS"
-    assert found["tools"] == str(project / "tools")
-    assert found["state"].startswith(str(project / "kept"))
-    assert found["store"] == str(project / "kept" / "store.db")
-    assert f"tools        {project / 'tools'}" in printed
-
-
-def test_doctor_names_the_state_that_earlier_versions_kept(
+def test_doctor_shows_the_files_and_folders_of_the_project(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     earlier = tmp_path / "home" / ".local" / "state" / "toolkiln"
@@ -226,17 +213,18 @@ def test_doctor_names_the_state_that_earlier_versions_kept(
     (earlier / "store.db").touch()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    (project / "toolkiln.toml").write_text('state = "elsewhere"')
+    (project / "toolkiln.toml").write_text('state = "kept"')
+    monkeypatch.setenv("TOOLKILN_AUDIT_DAYS", "30")
 
     found = json.loads(toolkiln("doctor", "--json"))["project"]
-
-    assert str(earlier) in found["state"]
-
-
-def test_a_password_of_the_store_is_not_printed_by_doctor(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("TOOLKILN_STORE", "postgresql://ann:s3cr3t-pass@127.0.0.1:1/x")
-    done = subprocess.run([command(), "doctor"], capture_output=True, text=True, check=False)
+    printed = subprocess.run([command(), "doctor"], capture_output=True, text=True, check=False)
 
-    assert "s3cr3t-pass" not in done.stdout + done.stderr
+    assert found["settings"] == str(project / "toolkiln.toml")
+    assert found["variables"] == "TOOLKILN_AUDIT_DAYS"
+    assert found["tools"] == str(project / "tools")
+    assert found["state"].startswith(str(project / "kept"))
+    assert str(earlier) in found["state"]
+    assert found["store"] == str(project / "kept" / "store.db")
+    assert f"tools        {project / 'tools'}" in printed.stdout
+    assert "s3cr3t-pass" not in printed.stdout + printed.stderr

@@ -55,6 +55,12 @@ class Workshop:
         decision = AdmissionDecision("ann", grant=grant)
         return admissions.admit([admissions.candidate(file) for file in files], decision)
 
+    def add(self, file: str, source: str = "", *, grant: bool = False) -> Path:
+        """Writes and admits a file, by default with a tool that is named like it."""
+        path = self.write(file, source or tool(Path(file).stem))
+        self.admit(file, grant=grant)
+        return path
+
     def served(self, **options: Any) -> dict[str, str]:
         """The files that a process that starts at this moment would serve, by tool."""
         snapshot = self.catalog(**options).snapshot

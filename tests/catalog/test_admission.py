@@ -34,8 +34,7 @@ def fetch() -> str:
 def versions(shop: Workshop, *sources: str, file: str = "a.py") -> Admissions:
     """Each source admitted in turn."""
     for source in sources:
-        shop.write(file, source)
-        shop.admit(file)
+        shop.add(file, source)
     return Admissions(shop.catalog())
 
 
@@ -206,8 +205,7 @@ def test_assessment_of_a_first_version_is_against_nothing(shop: Workshop) -> Non
 
 
 def test_rights_are_granted_with_the_decision_only(shop: Workshop) -> None:
-    shop.write("a.py", asking("example.org"))
-    shop.admit("a.py")
+    shop.add("a.py", asking("example.org"))
     without = shop.catalog().snapshot.served["fetch"].grants
     shop.admit("a.py", grant=True)
 
@@ -220,20 +218,16 @@ def test_rights_are_granted_with_the_decision_only(shop: Workshop) -> None:
 def test_rights_stay_as_they_were_granted_when_the_next_version_asks_for_more(
     shop: Workshop,
 ) -> None:
-    shop.write("a.py", asking("example.org"))
-    shop.admit("a.py", grant=True)
-    shop.write("a.py", asking("evil.org", workspace="write"))
-    shop.admit("a.py")
+    shop.add("a.py", asking("example.org"), grant=True)
+    shop.add("a.py", asking("evil.org", workspace="write"))
 
     granted = shop.catalog().snapshot.served["fetch"].grants["fetch"]
     assert granted == Grant(network=("example.org",), workspace="read")
 
 
 def test_rights_go_with_the_tool_they_were_granted_to(shop: Workshop) -> None:
-    shop.write("a.py", asking("example.org"))
-    shop.admit("a.py", grant=True)
-    shop.write("a.py", asking("example.org").replace("fetch", "other"))
-    shop.admit("a.py")
+    shop.add("a.py", asking("example.org"), grant=True)
+    shop.add("a.py", asking("example.org").replace("fetch", "other"))
 
     assert shop.catalog().snapshot.served["other"].grants == {}
 
@@ -467,8 +461,7 @@ def test_rollback_leaves_helpers_of_others_alone(shop: Workshop) -> None:
 
 def test_rollback_grants_nothing_more(shop: Workshop) -> None:
     versions(shop, asking("evil.org"))
-    shop.write("a.py", asking("example.org"))
-    shop.admit("a.py", grant=True)
+    shop.add("a.py", asking("example.org"), grant=True)
 
     Admissions(shop.catalog()).rollback("fetch", "1", AdmissionDecision("ann"))
 

@@ -23,7 +23,7 @@ from toolkiln.catalog.manifest import (
 from toolkiln.model.call import Grant
 from toolkiln.model.catalog import Admission, DecisionRecord
 
-from .conftest import Workshop, tool
+from .conftest import Workshop
 
 _text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _grants = st.builds(
@@ -242,8 +242,7 @@ def test_manifest_of_another_key_is_refused(
 
 
 def test_nothing_is_served_while_the_manifest_is_damaged(shop: Workshop) -> None:
-    shop.write("a.py", tool("a"))
-    shop.admit("a.py")
+    shop.add("a.py")
     catalog = shop.catalog()
     good = (shop.tools / MANIFEST).read_bytes()
     assert "a" in catalog.snapshot.tools
@@ -263,8 +262,7 @@ def test_nothing_is_served_while_the_manifest_is_damaged(shop: Workshop) -> None
 
 
 def test_in_dev_a_damaged_manifest_is_a_finding_until_it_is_mended(shop: Workshop) -> None:
-    shop.write("a.py", tool("a"))
-    shop.admit("a.py")
+    shop.add("a.py")
     catalog = shop.catalog(dev=True)
     good = (shop.tools / MANIFEST).read_bytes()
     assert not catalog.snapshot.served["a"].dev
@@ -290,9 +288,8 @@ def test_admitting_afresh_replaces_a_manifest_that_cannot_be_trusted(shop: Works
     from toolkiln.catalog.admission import Admissions
     from toolkiln.model.admission import AdmissionDecision
 
-    shop.write("a.py", tool("a"))
-    shop.write("b.py", tool("b"))
-    shop.admit("a.py", "b.py")
+    shop.add("a.py")
+    shop.add("b.py")
     write(shop.tools, b"?")
     admissions = Admissions(shop.catalog())
     candidates = [admissions.candidate("a.py")]
@@ -302,3 +299,29 @@ def test_admitting_afresh_replaces_a_manifest_that_cannot_be_trusted(shop: Works
     admissions.admit(candidates, AdmissionDecision("ann"), reset=True)
 
     assert shop.served() == {"a": "a.py"}
+
+
+def test_a_manifest_replaced_around_each_read_is_never_mistaken_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / MANIFEST
+    writer, reader = ManifestFile(tmp_path, ""), ManifestFile(tmp_path, "")
+    writer.write(lambda manifest: manifest)
+    enabled = file.read_bytes()
+    writer.write(lambda manifest: manifest.model_copy(update={"enabled": {"pay": False}}))
+    disabled = file.read_bytes()
+    file.write_bytes(enabled)
+    read_bytes = Path.read_bytes
+
+    def read_and_replace(path: Path) -> bytes:
+        data = read_bytes(path)
+        path.write_bytes(disabled if data == enabled else enabled)
+        return data
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", read_and_replace)
+        reader.read()
+
+    for data, expected in ((enabled, {}), (disabled, {"pay": False}), (enabled, {})):
+        file.write_bytes(data)
+        assert reader.read().enabled == expected

@@ -1,3 +1,5 @@
+"""Names of tools: which files they get, and why a name is refused."""
+
 import keyword
 import os
 import sys
@@ -32,49 +34,30 @@ def test_the_suffix_is_taken_off_once(tmp_path: Path) -> None:
     refused("convert.py.py", tmp_path)
 
 
-@each_row("name", ["", ".py"])
-def test_a_name_is_needed(name: str, tmp_path: Path) -> None:
-    assert refused(name, tmp_path).message == "a tool needs a name"
+MODULES = ["json", "os", "toolkiln", "pydantic", "typing_extensions", "email", "this"]
+REFUSED = {
+    "a tool needs a name": ["", ".py"],
+    "is a path": ["../x", "/etc/passwd", "a/b", "..\\x", "C:\\x", "..", ".", "x\0.py", "x/", "\0"],
+    "marks files that are not read": ["_x", ".x", "__init__", "__main__.py", "_"],
+    "cannot be the name of a Python module": [
+        "class", "None", "async", "1x", "a-b", "a b", "x\n", "x;y", "C:x", "x.y", "\x1b[2J",
+    ],
+    "would hide the module": MODULES,
+    "is reserved": [
+        "conftest", "setup", "noxfile", "test_x", "x_test", "Conftest", "Test_x", "SETUP",
+    ],
+    "Windows": ["con", "AUX", "nul", "prn", "com1", "LPT9.py"],
+}  # fmt: skip
 
 
-@each_row("name", ["../x", "/etc/passwd", "a/b", "..\\x", "C:\\x", "..", ".", "x\0.py", "x/", "\0"])
-def test_a_path_is_no_name(name: str, tmp_path: Path) -> None:
-    assert "is a path" in refused(name, tmp_path).message
-
-
-@each_row("name", ["_x", ".x", "__init__", "__main__.py", "_"])
-def test_a_private_name_is_refused_because_it_is_never_read(name: str, tmp_path: Path) -> None:
-    assert "not read" in refused(name, tmp_path).message
-
-
-@each_row(
-    "name", ["class", "None", "async", "1x", "a-b", "a b", "x\n", "x;y", "C:x", "x.y", "\x1b[2J"]
-)
-def test_what_python_cannot_import_is_refused(name: str, tmp_path: Path) -> None:
+@each_row("reason, name", [(reason, name) for reason, names in REFUSED.items() for name in names])
+def test_an_unusable_name_is_refused_with_the_reason(
+    reason: str, name: str, tmp_path: Path
+) -> None:
     error = refused(name, tmp_path)
 
-    assert "Python module" in error.message
+    assert reason in error.message
     assert error.message.isprintable()
-
-
-@each_row("name", ["json", "os", "toolkiln", "pydantic", "typing_extensions", "email", "this"])
-def test_a_module_that_tools_import_is_not_hidden(name: str, tmp_path: Path) -> None:
-    error = refused(name, tmp_path)
-
-    assert "hide" in error.message
-    assert error.hint == f"did you mean '{name}_tool'?"
-
-
-@each_row(
-    "name", ["conftest", "setup", "noxfile", "test_x", "x_test", "Conftest", "Test_x", "SETUP"]
-)
-def test_a_name_that_the_catalog_never_reads_is_reserved(name: str, tmp_path: Path) -> None:
-    assert "reserved" in refused(name, tmp_path).message
-
-
-@each_row("name", ["con", "AUX", "nul", "prn", "com1", "LPT9.py"])
-def test_a_device_of_windows_is_refused(name: str, tmp_path: Path) -> None:
-    assert "Windows" in refused(name, tmp_path).message
 
 
 @each_row(
@@ -111,7 +94,13 @@ def test_a_name_without_an_ascii_spelling_is_refused_all_the_same(
     assert "did you mean" not in error.hint
 
 
-@each_row("name, meant", [("../x", "x"), ("a-b", "a_b"), (" to EUR ", "to_EUR")])
+@each_row(
+    "name, meant",
+    [
+        ("../x", "x"), ("a-b", "a_b"), (" to EUR ", "to_EUR"),
+        *((name, f"{name}_tool") for name in MODULES),
+    ],
+)  # fmt: skip
 def test_the_hint_has_the_nearest_name_that_is_accepted(
     name: str, meant: str, tmp_path: Path
 ) -> None:

@@ -1,20 +1,18 @@
 """Taking tools out of a catalog: what may go, what is never lost, death at every step."""
 
-import errno
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from toolkiln.catalog.admission import Admissions
-from toolkiln.catalog.manifest import MANIFEST, Installation, commit, needs_recovery, recover
 from toolkiln.errors import EditConflict, InputError, RemovesOtherTools, StaleVersion, UnknownTool
 from toolkiln.model.admission import AdmissionDecision
 
 from .conftest import Workshop, tool
-from .test_transaction import BEFORE, MANIFESTS, folder_with, interrupt, killed, state
+from .test_transaction import killed
 
 # Python 3.12 warns of forks beside threads; the children do nothing that could wait for one.
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -24,15 +22,10 @@ def admissions(shop: Workshop) -> Admissions:
     return Admissions(shop.catalog())
 
 
-def remove(folder: Path) -> None:
-    commit(folder, MANIFESTS[1], Installation("a.py", None))
-
-
 class TestWhatGoes:
     def test_file_and_manifest_entry_go_together(self, shop: Workshop) -> None:
-        shop.write("one.py", tool("one"))
-        shop.write("two.py", tool("two"))
-        shop.admit("one.py", "two.py")
+        shop.add("one.py")
+        shop.add("two.py")
 
         gone = admissions(shop).remove("one", "ann")
 
@@ -42,8 +35,7 @@ class TestWhatGoes:
         assert shop.leftovers() == []
 
     def test_the_last_tool_can_go(self, shop: Workshop) -> None:
-        shop.write("one.py", tool("one"))
-        shop.admit("one.py")
+        shop.add("one.py")
         known = admissions(shop)
 
         known.remove("one", "ann")
@@ -51,8 +43,7 @@ class TestWhatGoes:
         assert dict(known.catalog.snapshot.tools) == {}
 
     def test_rollback_brings_it_back_as_it_was(self, shop: Workshop) -> None:
-        file = shop.write("one.py", tool("one"))
-        shop.admit("one.py")
+        file = shop.add("one.py")
         before = file.read_bytes()
         known = admissions(shop)
 
@@ -64,19 +55,16 @@ class TestWhatGoes:
         assert shop.served() == {"one": "one.py"}
 
     def test_a_file_that_lies_deeper_goes_and_its_folder_stays(self, shop: Workshop) -> None:
-        shop.write("deep/one.py", tool("one"))
-        shop.write("two.py", tool("two"))
-        shop.admit("deep/one.py", "two.py")
+        shop.add("deep/one.py")
+        shop.add("two.py")
 
         admissions(shop).remove("one", "ann")
 
         assert list((shop.tools / "deep").iterdir()) == []
 
     def test_a_file_that_is_at_an_earlier_version_may_go(self, shop: Workshop) -> None:
-        shop.write("one.py", tool("one", 1))
-        shop.admit("one.py")
-        shop.write("one.py", tool("one", 2))
-        shop.admit("one.py")
+        shop.add("one.py", tool("one", 1))
+        shop.add("one.py", tool("one", 2))
         shop.write("one.py", tool("one", 1))
 
         admissions(shop).remove("one", "ann")
@@ -84,8 +72,7 @@ class TestWhatGoes:
         assert not (shop.tools / "one.py").exists()
 
     def test_others_of_the_same_file_go_if_that_is_said(self, shop: Workshop) -> None:
-        shop.write("both.py", tool("one") + tool("two"))
-        shop.admit("both.py")
+        shop.add("both.py", tool("one") + tool("two"))
 
         with pytest.raises(RemovesOtherTools, match="two"):
             admissions(shop).remove("one", "ann")
@@ -96,8 +83,7 @@ class TestWhatGoes:
         assert gone.read.names == ("one", "two")
 
     def test_a_removal_is_recorded_around_what_it_does(self, shop: Workshop) -> None:
-        shop.write("one.py", tool("one"))
-        shop.admit("one.py")
+        shop.add("one.py")
         told: list[object] = []
 
         @contextmanager
@@ -113,8 +99,7 @@ class TestWhatGoes:
 
 class TestWhatStays:
     def test_what_no_file_serves_is_unknown(self, shop: Workshop) -> None:
-        shop.write("one.py", tool("one"))
-        shop.admit("one.py")
+        shop.add("one.py")
 
         with pytest.raises(UnknownTool):
             admissions(shop).remove("on", "ann")
@@ -130,8 +115,7 @@ class TestWhatStays:
         assert not (shop.tools / "one.py").exists()
 
     def test_changes_that_nobody_admitted_are_not_lost(self, shop: Workshop) -> None:
-        shop.write("one.py", tool("one"))
-        shop.admit("one.py")
+        shop.add("one.py")
         changed = shop.write("one.py", tool("one", 2))
 
         with pytest.raises(EditConflict, match="unadmitted changes"):
@@ -142,8 +126,7 @@ class TestWhatStays:
     def test_an_edit_between_the_look_and_the_removal_is_not_lost(
         self, shop: Workshop, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        file = shop.write("one.py", tool("one"))
-        shop.admit("one.py")
+        file = shop.add("one.py")
         known = admissions(shop)
         update = known.catalog.update
 
@@ -159,24 +142,21 @@ class TestWhatStays:
         assert file.read_text() == tool("one", 2)
 
     def test_a_file_that_others_import_stays(self, shop: Workshop) -> None:
-        shop.write("base.py", "from toolkiln import tool\n@tool\n" + tool("base").lstrip())
-        shop.write("user.py", "import base\n" + tool("user"))
-        shop.admit("base.py", "user.py")
+        shop.add("base.py", "from toolkiln import tool\n@tool\n" + tool("base").lstrip())
+        shop.add("user.py", "import base\n" + tool("user"))
 
         with pytest.raises(InputError, match=r"user\.py imports base\.py"):
             admissions(shop).remove("base", "ann")
 
     def test_a_core_tool_stays(self, shop: Workshop) -> None:
         core = "from toolkiln import tool\n@tool(is_core=True)\n" + tool("core").lstrip()
-        shop.write("core.py", core)
-        shop.admit("core.py")
+        shop.add("core.py", core)
 
         with pytest.raises(InputError, match="core tool"):
             admissions(shop).remove("core", "ann")
 
     def test_what_could_not_be_brought_back_stays(self, shop: Workshop) -> None:
-        file = shop.write("one.py", tool("one"))
-        shop.admit("one.py")
+        file = shop.add("one.py")
         shop.close()
         (shop.state / "store.db").unlink()
 
@@ -186,58 +166,17 @@ class TestWhatStays:
         assert file.exists()
 
     def test_a_single_file_that_is_all_stays(self, shop: Workshop) -> None:
-        file = shop.write("one.py", tool("one"))
-        shop.admit("one.py")
+        file = shop.add("one.py")
 
         with pytest.raises(InputError, match="all that is served"):
             Admissions(shop.catalog(file)).remove("one", "ann")
 
 
-def test_death_at_any_step_leaves_file_and_entry_or_neither(tmp_path: Path) -> None:
-    template = folder_with(tmp_path, BEFORE)
-    ends = state(template), {MANIFEST: MANIFESTS[1]}
-    seen = []
-    for at in range(1, 60):
-        folder = shutil.copytree(template, tmp_path / str(at))
-        if not killed(at, lambda folder=folder: remove(folder)):  # type: ignore[misc]
-            break
-        recover(folder)
-        seen.append(state(folder))
-        assert not needs_recovery(folder)
-
-    assert len(seen) > 5
-    assert all(found in ends for found in seen)
-    assert {found == ends[1] for found in seen} == {True, False}
-
-
-def test_failure_at_any_step_leaves_file_and_entry_or_neither(tmp_path: Path) -> None:
-    template = folder_with(tmp_path, BEFORE)
-    ends = state(template), {MANIFEST: MANIFESTS[1]}
-
-    def fail() -> None:
-        raise OSError(errno.EIO, "broken")
-
-    for at in range(1, 60):
-        folder = shutil.copytree(template, tmp_path / str(at))
-        with pytest.MonkeyPatch.context() as patch:
-            steps = interrupt(patch, at, fail)
-            with suppress(OSError):
-                remove(folder)
-        if len(steps) < at:
-            break
-        if needs_recovery(folder):  # tidying up itself failed
-            recover(folder)
-
-        assert state(folder) in ends
-    assert at > 5
-
-
 def test_a_catalog_that_starts_after_a_death_serves_the_tool_or_has_removed_it(
     shop: Workshop, tmp_path: Path
 ) -> None:
-    shop.write("one.py", tool("one"))
-    shop.write("two.py", tool("two"))
-    shop.admit("one.py", "two.py")
+    shop.add("one.py")
+    shop.add("two.py")
     before = shutil.copytree(shop.tools, tmp_path / "before")
     shop.close()
     found = set()
@@ -258,20 +197,3 @@ def test_a_catalog_that_starts_after_a_death_serves_the_tool_or_has_removed_it(
             break
 
     assert found == {True, False}
-
-
-def test_a_file_edited_between_death_and_recovery_is_left_alone(tmp_path: Path) -> None:
-    kept = 0
-    for at in range(1, 60):
-        outer = tmp_path / str(at)
-        outer.mkdir()
-        folder = folder_with(outer, BEFORE)
-        if not killed(at, lambda folder=folder: remove(folder)):  # type: ignore[misc]
-            break
-        if (folder / "a.py").exists():
-            (folder / "a.py").write_bytes(b"edited = 1\n")
-            kept += 1
-            recover(folder)
-            assert (folder / "a.py").read_bytes() == b"edited = 1\n"
-
-    assert kept > 3

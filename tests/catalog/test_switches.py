@@ -45,10 +45,9 @@ ALL = {"read_it", "write_it", "drop_it"}
 
 @pytest.fixture
 def admissions(shop: Workshop) -> Admissions:
-    shop.write("files.py", KIT)
-    shop.write("core.py", CORE)
-    shop.write("single.py", tool("single"))
-    shop.admit("files.py", "core.py", "single.py")
+    shop.add("files.py", KIT)
+    shop.add("core.py", CORE)
+    shop.add("single.py")
     return Admissions(shop.catalog())
 
 
@@ -142,9 +141,8 @@ def test_method_is_known_by_its_place_in_the_source(shop: Workshop, admissions: 
 
 def test_name_of_a_tool_comes_before_the_function_behind_another(shop: Workshop) -> None:
     marked = 'from toolkiln import tool\n\n@tool(name="z_tool")\ndef convert_it() -> int:\n'
-    shop.write("a.py", marked + '    """One."""\n    return 1\n')
-    shop.write("b.py", tool("convert_it"))
-    shop.admit("a.py", "b.py")
+    shop.add("a.py", marked + '    """One."""\n    return 1\n')
+    shop.add("b.py", tool("convert_it"))
 
     Admissions(shop.catalog()).switch("convert_it", False)
 
@@ -152,10 +150,8 @@ def test_name_of_a_tool_comes_before_the_function_behind_another(shop: Workshop)
 
 
 def test_switch_is_about_the_tool_that_has_the_name(shop: Workshop) -> None:
-    shop.write("a.py", tool("vital"))
-    shop.admit("a.py")
-    shop.write("b.py", CORE + CORE.replace("vital", "zealous"))
-    shop.admit("b.py")
+    shop.add("a.py", tool("vital"))
+    shop.add("b.py", CORE + CORE.replace("vital", "zealous"))
 
     Admissions(shop.catalog()).switch("vital", False)
 
@@ -163,11 +159,9 @@ def test_switch_is_about_the_tool_that_has_the_name(shop: Workshop) -> None:
 
 
 def test_switch_of_a_method_that_is_gone_hinders_nobody(shop: Workshop) -> None:
-    shop.write("files.py", KIT)
-    shop.admit("files.py")
+    shop.add("files.py", KIT)
     Admissions(shop.catalog()).switch("drop_it", False)
-    shop.write("files.py", KIT.replace("drop_it", "move_it"))
-    shop.admit("files.py")
+    shop.add("files.py", KIT.replace("drop_it", "move_it"))
 
     Admissions(shop.catalog()).switch("read_it", False)
 
@@ -184,8 +178,7 @@ def test_core_tool_refuses_to_be_disabled(shop: Workshop, admissions: Admissions
 
 @pytest.mark.parametrize("wanted", [False, {"enabled": False}, {"methods": {"read_it": False}}])
 def test_core_toolkit_refuses_to_lose_a_method(shop: Workshop, wanted: Any) -> None:
-    shop.write("files.py", KIT.replace("is_core=False", "is_core=True"))
-    shop.admit("files.py")
+    shop.add("files.py", KIT.replace("is_core=False", "is_core=True"))
     catalog = shop.catalog()
     kit = catalog.snapshot.tools["read_it"].toolkit
     assert kit
@@ -254,7 +247,6 @@ def test_switch_survives_the_next_version_of_the_file(
     shop: Workshop, admissions: Admissions
 ) -> None:
     admissions.switch("single", False)
-    shop.write("single.py", tool("single", 2))
-    shop.admit("single.py")
+    shop.add("single.py", tool("single", 2))
 
     assert "single" not in shop.served()

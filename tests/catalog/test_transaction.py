@@ -110,6 +110,25 @@ def install(folder: Path) -> None:
     commit(folder, MANIFESTS[1], Installation("a.py", AFTER))
 
 
+def remove(folder: Path) -> None:
+    commit(folder, MANIFESTS[1], Installation("a.py", None))
+
+
+def deaths(template: Path, work: Callable[[Path], None]) -> Iterator[Path]:
+    """A copy of the template for each step at which a process that changes it dies."""
+    for at in range(1, 60):
+        folder = shutil.copytree(template, template.with_name(str(at)))
+        if not killed(at, lambda folder=folder: work(folder)):  # type: ignore[misc]
+            return
+        yield folder
+
+
+def recovered(folder: Path) -> dict[str, bytes]:
+    recover(folder)
+    assert not needs_recovery(folder)
+    return state(folder)
+
+
 @pytest.mark.faults
 @each_row("content", [None, BEFORE, AFTER])
 def test_death_at_any_step_leaves_the_folder_as_before_or_after(
@@ -117,16 +136,21 @@ def test_death_at_any_step_leaves_the_folder_as_before_or_after(
 ) -> None:
     template = folder_with(tmp_path, content)
     before, after = state(template), {"a.py": AFTER, MANIFEST: MANIFESTS[1]}
-    seen = []
-    for at in range(1, 60):
-        folder = shutil.copytree(template, tmp_path / str(at))
-        if not killed(at, lambda folder=folder: install(folder)):  # type: ignore[misc]
-            break
-        recover(folder)
-        seen.append(state(folder))
-        assert not needs_recovery(folder)
+
+    seen = [recovered(folder) for folder in deaths(template, install)]
 
     assert len(seen) > 8
+    assert all(found in (before, after) for found in seen)
+    assert {found == after for found in seen} == {True, False}
+
+
+def test_death_at_any_step_of_a_removal_leaves_file_and_entry_or_neither(tmp_path: Path) -> None:
+    template = folder_with(tmp_path, BEFORE)
+    before, after = state(template), {MANIFEST: MANIFESTS[1]}
+
+    seen = [recovered(folder) for folder in deaths(template, remove)]
+
+    assert len(seen) > 5
     assert all(found in (before, after) for found in seen)
     assert {found == after for found in seen} == {True, False}
 
@@ -146,13 +170,25 @@ def test_death_during_recovery_is_recovered_from(tmp_path: Path) -> None:
             assert state(folder) in ends
 
 
-@each_row("content", [None, BEFORE])
+@each_row(
+    "content, work, after, least",
+    [
+        (None, install, {"a.py": AFTER}, 8),
+        (BEFORE, install, {"a.py": AFTER}, 8),
+        (BEFORE, remove, {}, 5),
+    ],
+)
 @each_row("failure", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
 def test_failure_at_any_step_leaves_the_folder_as_before_or_after(
-    tmp_path: Path, content: bytes | None, failure: BaseException
+    tmp_path: Path,
+    content: bytes | None,
+    work: Callable[[Path], None],
+    after: dict[str, bytes],
+    least: int,
+    failure: BaseException,
 ) -> None:
     template = folder_with(tmp_path, content)
-    ends = state(template), {"a.py": AFTER, MANIFEST: MANIFESTS[1]}
+    ends = state(template), {**after, MANIFEST: MANIFESTS[1]}
 
     def fail() -> None:
         raise failure
@@ -162,14 +198,14 @@ def test_failure_at_any_step_leaves_the_folder_as_before_or_after(
         with pytest.MonkeyPatch.context() as patch:
             steps = interrupt(patch, at, fail)
             with suppress(OSError, KeyboardInterrupt):
-                install(folder)
+                work(folder)
         if len(steps) < at:
             break
         if needs_recovery(folder):  # tidying up itself failed
             recover(folder)
 
         assert state(folder) in ends
-    assert at > 8
+    assert at > least
 
 
 def test_failure_before_the_manifest_is_written_undoes_everything_at_once(tmp_path: Path) -> None:
@@ -214,19 +250,20 @@ def test_file_of_any_name_is_installed(tmp_path: Path, name: str) -> None:
     assert state(folder) == {name: AFTER, MANIFEST: MANIFESTS[1]}
 
 
-def test_file_edited_between_death_and_recovery_is_left_alone(tmp_path: Path) -> None:
-    for at in range(1, 60):
-        folder = tmp_path / str(at)
-        folder.mkdir()
-        folder_with(folder, BEFORE)
-        if not killed(at, lambda tools=folder / "tools": install(tools)):  # type: ignore[misc]
-            break
-        (folder / "tools" / "a.py").write_bytes(b"edited\n")
-        recover(folder / "tools")
+@each_row("work, least", [(install, 8), (remove, 4)])
+def test_file_edited_between_death_and_recovery_is_left_alone(
+    tmp_path: Path, work: Callable[[Path], None], least: int
+) -> None:
+    edited = 0
+    for folder in deaths(folder_with(tmp_path, BEFORE), work):
+        if (folder / "a.py").exists():
+            (folder / "a.py").write_bytes(b"edited\n")
+            edited += 1
+            recover(folder)
 
-        assert state(folder / "tools")["a.py"] == b"edited\n"
-        assert len(state(folder / "tools")) == 2
-    assert at > 8
+            assert state(folder)["a.py"] == b"edited\n"
+            assert len(state(folder)) == 2
+    assert edited >= least
 
 
 def sha256(data: bytes) -> str:
@@ -335,8 +372,7 @@ def test_death_at_any_step_of_an_admission_leaves_one_whole_version(
     shop: Workshop, existed: bool
 ) -> None:
     if existed:
-        shop.write("a.py", tool("old"))
-        shop.admit("a.py")
+        shop.add("a.py", tool("old"))
     read = fresh_read(shop, tool("a", 2))
     shop.close()
     template = shutil.copytree(shop.tools, shop.state / "template")
@@ -367,8 +403,7 @@ def test_death_at_any_step_of_an_admission_leaves_one_whole_version(
 
 
 def test_of_two_threads_that_write_one_file_one_wins(shop: Workshop) -> None:
-    shop.write("a.py", tool("a"))
-    shop.admit("a.py")
+    shop.add("a.py")
     drafts = [drafted(shop, tool("a", number)) for number in (2, 3)]
     start = threading.Barrier(2)
 
@@ -524,8 +559,7 @@ def test_read_only_disk_is_served_and_not_changed(small_disk: Path, shop: Worksh
     shop.tools.rmdir()
     shop.tools = small_disk / "tools"
     shop.tools.mkdir()
-    shop.write("a.py", tool("a"))
-    shop.admit("a.py")
+    shop.add("a.py")
     before = state(shop.tools)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
 

@@ -532,8 +532,7 @@ async def test_a_catalog_of_one_file_sees_that_file_and_its_helpers(shop: Worksh
 async def test_only_what_another_process_admits_is_served(
     shop: Workshop, start_python: Start
 ) -> None:
-    shop.write("greet.py", tool("greet"))
-    shop.admit("greet.py")
+    shop.add("greet.py")
     async with watching(shop.catalog()) as watched:
         shop.write("greet.py", tool("greet", 2))
         shop.write("late.py", tool("late"))
@@ -556,8 +555,7 @@ async def test_only_what_another_process_admits_is_served(
 
 
 async def test_what_this_process_admits_is_told_too(shop: Workshop) -> None:
-    shop.write("greet.py", tool("greet"))
-    shop.admit("greet.py")
+    shop.add("greet.py")
     async with watching(shop.catalog()) as watched:
         shop.write("late.py", tool("late"))
         admissions = Admissions(watched.catalog)
@@ -570,8 +568,7 @@ async def test_what_this_process_admits_is_told_too(shop: Workshop) -> None:
 async def test_a_manifest_that_was_tampered_with_serves_nothing_until_it_is_mended(
     shop: Workshop,
 ) -> None:
-    shop.write("greet.py", tool("greet"))
-    shop.admit("greet.py")
+    shop.add("greet.py")
     manifest = shop.tools / MANIFEST
     good = manifest.read_bytes()
     async with watching(shop.catalog()) as watched:
@@ -586,8 +583,7 @@ async def test_a_manifest_that_was_tampered_with_serves_nothing_until_it_is_mend
 
 
 async def test_in_dev_a_manifest_that_was_tampered_with_is_a_finding(shop: Workshop) -> None:
-    shop.write("greet.py", tool("greet"))
-    shop.admit("greet.py")
+    shop.add("greet.py")
     manifest = shop.tools / MANIFEST
     good = manifest.read_bytes()
     async with developing(shop) as watched:
@@ -603,8 +599,7 @@ async def test_in_dev_a_manifest_that_was_tampered_with_is_a_finding(shop: Works
 
 
 async def test_a_manifest_that_goes_serves_nothing_but_in_dev(shop: Workshop) -> None:
-    shop.write("greet.py", tool("greet"))
-    shop.admit("greet.py")
+    shop.add("greet.py")
     async with watching(shop.catalog()) as strict, watching(shop.catalog(dev=True)) as lax:
         (shop.tools / MANIFEST).unlink()
         await strict.until(lambda: strict.changes[-1].error)

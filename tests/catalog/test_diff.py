@@ -1,3 +1,5 @@
+"""What a person sees of a change: lines, findings and requested permissions."""
+
 import re
 import shutil
 import subprocess
@@ -20,9 +22,42 @@ def added(diff: str) -> list[str]:
     return [line[1:] for line in diff.split("\n") if line[:1] == "+" and line[:4] != "+++ "]
 
 
-def test_versions_that_do_not_differ_have_no_diff() -> None:
-    assert unified({"a.py": TEN}, {"a.py": TEN}) == ""
-    assert unified({}, {}) == ""
+@each_row(
+    "old, new, shown",
+    [
+        (TEN, TEN, ""),
+        (None, None, ""),
+        (None, b"x = 1\ny = 2\n", "@@ -0,0 +1,2 @@\n+x = 1\n+y = 2\n"),
+        (None, b"", "diff a/a.py b/a.py\n--- /dev/null\n+++ b/a.py\n"),
+        (b"x\n", b"x\nx\n", "@@ -1,1 +1,2 @@\n x\n+x\n"),
+        (b"x\n", b"x", "-x\n+x\n\\ No newline at end of file\n"),
+        (b"x\n", b"x\r\n", "-x\n+x<U+000D>\n"),
+        (b"", b"# harmless\rimport os\n", "+# harmless<U+000D>\n+import os\n"),
+        (b"x\n", b"\xef\xbb\xbfx\n", "-x\n+<U+FEFF>x\n"),
+        (b"<0xFF>\n", b"\xff\n", "-<0xFF>\n+<0xFF>\n"),
+        (b"", b"\xff\xfe \xc3\xa9 \xed\xa0\x80\n", "+<0xFF><0xFE> é <0xED><0xA0><0x80>\n"),
+        (b"", b"x" * 5_000 + b"\n", f"\n+{'x' * 1_000}<… 4,000 more characters>\n"),
+        (
+            b"",
+            b"# coding: utf-7\n# harmless +AAo-import os\n",
+            "@@\n+# coding: utf-7\n+# harmless \n+import os\n",
+        ),
+        (
+            b"# coding: utf-7\nx = 1\n",
+            b"# coding: utf-7\nx +AD0- 1\n",
+            "+++ b/a.py\n… the bytes differ, the text does not\n",
+        ),
+    ],
+)
+def test_a_diff_shows_every_change_of_bytes(
+    old: bytes | None, new: bytes | None, shown: str
+) -> None:
+    versions = ({} if data is None else {"a.py": data} for data in (old, new))
+
+    diff = unified(*versions)
+
+    assert diff.endswith(shown)
+    assert (diff == "") == (shown == "")
 
 
 def test_a_changed_line_is_shown_with_the_lines_around_it() -> None:
@@ -43,20 +78,6 @@ def test_the_tool_comes_first_and_files_that_are_gone_last() -> None:
     assert re.findall(r"^diff a/(\S+)", diff, re.M) == ["tool.py", "a/fresh.py", "gone.py"]
     assert "--- /dev/null\n+++ b/a/fresh.py\n@@ -0,0 +1,1 @@\n+5\n" in diff
     assert "--- a/gone.py\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-2\n" in diff
-
-
-def test_a_first_version_is_all_added() -> None:
-    assert added(unified({}, {"a.py": b"x = 1\ny = 2\n"})) == ["x = 1", "y = 2"]
-
-
-def test_an_empty_file_that_appears_is_told() -> None:
-    assert unified({}, {"a.py": b""}) == ("diff a/a.py b/a.py\n--- /dev/null\n+++ b/a.py\n")
-
-
-def test_a_missing_last_line_end_is_told() -> None:
-    diff = unified({"a.py": b"x\n"}, {"a.py": b"x"})
-
-    assert diff.endswith("-x\n+x\n\\ No newline at end of file\n")
 
 
 @each_row(
@@ -92,56 +113,8 @@ def test_what_does_not_show_is_spelt_out_in_names_and_unchanged_lines() -> None:
     assert "\n <U+202E>1\n" in diff
 
 
-def test_bytes_that_are_not_text_are_spelt_out() -> None:
-    diff = unified({"a.py": b"x\n"}, {"a.py": b"\xff\xfe \xc3\xa9 \xed\xa0\x80\n"})
-
-    assert added(diff) == ["<0xFF><0xFE> é <0xED><0xA0><0x80>"]
-
-
-def test_a_byte_and_its_spelling_are_told_apart() -> None:
-    diff = unified({"a.py": b"<0xFF>\n"}, {"a.py": b"\xff\n"})
-
-    assert diff.endswith("-<0xFF>\n+<0xFF>\n")
-
-
-def test_a_lone_carriage_return_ends_a_line_as_it_does_for_python() -> None:
-    diff = unified({"a.py": b""}, {"a.py": b"# harmless\rimport os\n"})
-
-    assert added(diff) == ["# harmless<U+000D>", "import os"]
-
-
-def test_a_change_of_line_ends_alone_is_seen() -> None:
-    diff = unified({"a.py": b"x\n"}, {"a.py": b"x\r\n"})
-
-    assert diff.endswith("-x\n+x<U+000D>\n")
-
-
 def test_a_last_line_that_ends_in_a_carriage_return_has_ended() -> None:
     assert "No newline" not in unified({}, {"a.py": b"x\r"})
-
-
-def test_a_byte_order_mark_that_appears_is_seen() -> None:
-    diff = unified({"a.py": b"x\n"}, {"a.py": b"\xef\xbb\xbfx\n"})
-
-    assert diff.endswith("-x\n+<U+FEFF>x\n")
-
-
-def test_a_line_that_is_repeated_is_seen() -> None:
-    diff = unified({"a.py": b"x\n"}, {"a.py": b"x\nx\n"})
-
-    assert diff.endswith("@@ -1,1 +1,2 @@\n x\n+x\n")
-
-
-def test_code_hidden_in_another_encoding_is_shown_as_python_reads_it() -> None:
-    diff = unified({"a.py": b""}, {"a.py": b"# coding: utf-7\n# harmless +AAo-import os\n"})
-
-    assert added(diff) == ["# coding: utf-7", "# harmless ", "import os"]
-
-
-def test_a_change_that_decodes_to_the_same_text_is_told() -> None:
-    old, new = b"# coding: utf-7\nx = 1\n", b"# coding: utf-7\nx +AD0- 1\n"
-
-    assert "the bytes differ, the text does not" in unified({"a.py": old}, {"a.py": new})
 
 
 @each_row("encoding", [b"rot13", b"no-such", b"ascii", b"undefined", b"utf-16"])
@@ -167,12 +140,6 @@ def test_a_long_difference_is_cut_with_a_count_of_what_is_left_out() -> None:
 
     assert diff.count("\n") == 2_001
     assert diff.endswith("… lines not shown: 3,004 of tool.py, 5 of help<U+000A>er.py\n")
-
-
-def test_a_long_line_is_cut_with_a_count_of_what_is_left_out() -> None:
-    diff = unified({"a.py": b""}, {"a.py": b"x" * 5_000 + b"\n"})
-
-    assert added(diff) == ["x" * 1_000 + "<… 4,000 more characters>"]
 
 
 def test_a_large_file_with_a_small_change_is_compared_line_by_line() -> None:
