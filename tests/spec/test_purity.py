@@ -92,9 +92,15 @@ def test_reading_twice_gives_the_same(source: str) -> None:
 
 
 def test_reading_does_not_depend_on_the_hash_seed() -> None:
+    # Each source is read in a fork of its own, which no earlier reading can have changed.
     code = (
-        "from toolkiln.spec.reader import read\n"
-        f"for source in {SOURCES!r}: print(read(source, '<m>').model_dump_json())"
+        "import os\nfrom toolkiln.spec.reader import read\n"
+        f"for source in {SOURCES!r}:\n"
+        "    if child := os.fork():\n"
+        "        assert os.waitpid(child, 0)[1] == 0\n"
+        "    else:\n"
+        "        print(read(source, '<m>').model_dump_json(), flush=True)\n"
+        "        os._exit(0)"
     )
 
     outputs = [
