@@ -19,10 +19,10 @@ from toolkiln.docs.blocks import (
     Strong,
     TextSpan,
     clean,
+    markdown,
     paragraph,
     words,
 )
-from toolkiln.docs.markdown import markdown
 from toolkiln.docs.site import rst
 
 from .rendering import HOSTILE, doctree, headings, kinds, shown, tokens

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import each_row
-from toolkiln.docs.blocks import Paragraph
-from toolkiln.docs.markdown import blocks_markdown
+from toolkiln.docs.blocks import Paragraph, blocks_markdown
 from toolkiln.docs.pages import page
 from toolkiln.docs.schema_text import SchemaWords
 

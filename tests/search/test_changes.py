@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from tables import each_row
 from toolkiln.search.documents import SearchDocument
-from toolkiln.search.index import SearchIndex
-from toolkiln.search.postings import Rows
+from toolkiln.search.index import Rows, SearchIndex
 
 from .bags import Bags, tool
 

@@ -14,19 +14,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from toolkiln.search import vector_cache
-from toolkiln.search.embedder import EmbeddingFailed
-from toolkiln.search.vector_cache import CachedEmbedder
+from toolkiln.search import embedder as embedder_module
+from toolkiln.search.embedder import CachedEmbedder, EmbeddingFailed
 
 BOUND = 30.0
 WRITER = """
 import sys
 from pathlib import Path
 from tests.search.test_vector_cache import Counting
-from toolkiln.search import vector_cache
-from toolkiln.search.vector_cache import CachedEmbedder
+from toolkiln.search import embedder as embedder_module
+from toolkiln.search.embedder import CachedEmbedder
 
-vector_cache._LOCK_TIMEOUT = 30.0
+embedder_module._LOCK_TIMEOUT = 30.0
 cached = CachedEmbedder(Counting(), Path(sys.argv[1]))
 for number in range(int(sys.argv[2]), int(sys.argv[3])):
     cached.embed([f"text {number}"])
@@ -135,7 +134,7 @@ class TestRemembering:
     def test_what_was_embedded_before_a_failure_is_kept(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(vector_cache, "_BATCH", 10)
+        monkeypatch.setattr(embedder_module, "_BATCH", 10)
         embedder = Counting()
         embedder.fails_after = 20
         texts = [f"text {n}" for n in range(35)]
@@ -174,7 +173,7 @@ class TestRemembering:
         embedder = Counting()
         reader = CachedEmbedder(embedder, tmp_path)
         reader.embed([f"text {n}" for n in range(100)])
-        monkeypatch.setattr(vector_cache, "_MAX_FILE_BYTES", 1000)
+        monkeypatch.setattr(embedder_module, "_MAX_FILE_BYTES", 1000)
 
         CachedEmbedder(embedder, tmp_path).embed(["a", "b"])
 
@@ -224,7 +223,7 @@ class TestSharing:
     def test_one_that_holds_the_file_for_long_is_not_waited_for(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(vector_cache, "_LOCK_TIMEOUT", 0.05)
+        monkeypatch.setattr(embedder_module, "_LOCK_TIMEOUT", 0.05)
         embedder = Counting()
         cached = CachedEmbedder(embedder, tmp_path)
         cached.embed(["a"])

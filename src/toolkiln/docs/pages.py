@@ -25,10 +25,10 @@ from toolkiln.docs.blocks import (
     first_sentence,
     joined,
     labelled,
+    markdown,
     one_line,
     paragraph,
 )
-from toolkiln.docs.markdown import markdown
 from toolkiln.docs.schema_text import SchemaWords
 from toolkiln.model.base import JsonSchema
 from toolkiln.model.call import Grant

@@ -13,10 +13,10 @@ from toolkiln.docs.blocks import (
     PageSection,
     Paragraph,
     TextSpan,
+    blocks_markdown,
     clean,
     words,
 )
-from toolkiln.docs.markdown import blocks_markdown
 from toolkiln.docs.pages import page_name, page_of
 from toolkiln.model.search import DocPassage
 from toolkiln.model.spec import Dialect, ToolSpec

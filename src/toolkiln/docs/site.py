@@ -31,10 +31,10 @@ from toolkiln.docs.blocks import (
     Strong,
     clean,
     first_sentence,
+    markdown,
     paragraph,
     words,
 )
-from toolkiln.docs.markdown import markdown
 from toolkiln.docs.pages import grouped, page_name, page_of
 from toolkiln.errors import BackendError, InputError
 from toolkiln.model.catalog import Admission

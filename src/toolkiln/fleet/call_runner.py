@@ -27,7 +27,7 @@ from toolkiln.model.identity import Caller
 from toolkiln.operations.engine import CallEngine
 from toolkiln.security.security import Security
 from toolkiln.store.codec import key_of
-from toolkiln.store.retry import REDIS_WAIT_SECONDS, retry_while_unreachable
+from toolkiln.store.rules import REDIS_WAIT_SECONDS, retry_while_unreachable
 
 _PROGRESS_SECONDS = 1.0
 

@@ -33,7 +33,7 @@ from toolkiln.fleet.wire import (
     result_from_wire,
 )
 from toolkiln.model.call import CallError, Result, Status
-from toolkiln.store.retry import REDIS_WAIT_SECONDS
+from toolkiln.store.rules import REDIS_WAIT_SECONDS
 
 
 class Waiter:

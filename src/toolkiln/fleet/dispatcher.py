@@ -29,7 +29,7 @@ from toolkiln.model.question import QuestionKind
 from toolkiln.model.spec import BUILTIN_NAMES, ToolSpec
 from toolkiln.security.guard import Guard
 from toolkiln.security.sessions import token_hash
-from toolkiln.store.retry import REDIS_WAIT_SECONDS, retry_while_unreachable
+from toolkiln.store.rules import REDIS_WAIT_SECONDS, retry_while_unreachable
 
 _WRITE_TOOL = "write_python_tool"
 """The built-in tool that changes the catalog, which only workers can."""

@@ -21,7 +21,7 @@ from toolkiln.fleet import keys
 from toolkiln.fleet.address import RedisClient, open_redis
 from toolkiln.model.identity import SessionRecord
 from toolkiln.model.policy import Approval, ApprovalVerdict, Draw, Remember
-from toolkiln.store import approval_rules
+from toolkiln.store import rules
 from toolkiln.store.codec import decode_guard, hash_of, write_json
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class RedisApprovals:
         remember_keys = remember_keys or {}
         remember_indexes = [
             _remembered(remember_keys[kind]) if kind in remember_keys else ""
-            for kind in approval_rules.REMEMBER_SECONDS
+            for kind in rules.REMEMBER_SECONDS
         ]
         wait = round((request.expires - request.created) * _MICRO)
         row = self._run(
@@ -185,18 +185,18 @@ class RedisApprovals:
         return _approval(row)
 
     def get(self, approval_id: str) -> Approval | None:
-        if not approval_rules.ID_OR_PREFIX.fullmatch(approval_id):
+        if not rules.ID_OR_PREFIX.fullmatch(approval_id):
             return None
         found = [_approval(row) for row in self._run("get", approval_id)]
         if len(found) > 1:
-            raise approval_rules.several_approvals(approval_id, [approval.id for approval in found])
+            raise rules.several_approvals(approval_id, [approval.id for approval in found])
         return found[0] if found else None
 
     def decide(self, approval_id: str, verdict: ApprovalVerdict) -> Approval:
-        approval_rules.check_verdict(verdict)
+        rules.check_verdict(verdict)
         found = self.get(approval_id)
         if found is None:
-            raise approval_rules.no_approval(approval_id)
+            raise rules.no_approval(approval_id)
         answer = {
             "decided_by": verdict.by,
             "reason": verdict.reason,
@@ -204,7 +204,7 @@ class RedisApprovals:
             "remember": verdict.remember,
         }
         remember = verdict.remember
-        seconds = approval_rules.REMEMBER_SECONDS[remember] if remember else 0
+        seconds = rules.REMEMBER_SECONDS[remember] if remember else 0
         result = self._run(
             "decide",
             found.id,
@@ -215,13 +215,13 @@ class RedisApprovals:
         )
         if result is None:
             assert remember is not None
-            raise approval_rules.not_remembered(remember)
+            raise rules.not_remembered(remember)
         is_first, *row = result
         if not row:
-            raise approval_rules.no_approval(approval_id)
+            raise rules.no_approval(approval_id)
         decided = _approval(row[0])
         if not is_first:
-            raise approval_rules.too_late(decided)
+            raise rules.too_late(decided)
         return decided
 
     def use(self, approval_id: str, fingerprint: str) -> Approval | None:

@@ -200,8 +200,8 @@ class Library:
     @cached_property
     def _embedder(self) -> "Embedder":
         from toolkiln.search.bundled_embedder import BundledEmbedder
+        from toolkiln.search.embedder import CachedEmbedder
         from toolkiln.search.openai_embedder import OpenAIEmbedder
-        from toolkiln.search.vector_cache import CachedEmbedder
 
         settings = self._settings
         if not settings.embeddings:

@@ -1,7 +1,7 @@
 """Embedder for an OpenAI-compatible embeddings endpoint.
 
 It sends one key to one address and validates every response. It follows no redirects, uses
-no proxy, keeps no connections and caches nothing; `vector_cache` caches.
+no proxy, keeps no connections and caches nothing; `CachedEmbedder` caches.
 """
 
 import json

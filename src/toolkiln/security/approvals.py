@@ -23,7 +23,7 @@ from toolkiln.model.call import Call, CallError, Event
 from toolkiln.model.identity import Caller, Privilege
 from toolkiln.model.policy import Approval, ApprovalVerdict, Remember
 from toolkiln.store.codec import key_of
-from toolkiln.store.retry import REDIS_WAIT_SECONDS, retry_while_unreachable
+from toolkiln.store.rules import REDIS_WAIT_SECONDS, retry_while_unreachable
 
 _FIRST_POLL, _MAX_POLL = 0.05, 1.0
 MAX_PENDING = 100

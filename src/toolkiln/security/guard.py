@@ -23,7 +23,7 @@ from toolkiln.security.rules import Globs, Rules, decide, folded
 from toolkiln.security.secrets import Secrets
 from toolkiln.security.sessions import SessionService, acting_session
 from toolkiln.security.tool_settings import ToolSettingsService
-from toolkiln.store.retry import REDIS_WAIT_SECONDS, retry_while_unreachable
+from toolkiln.store.rules import REDIS_WAIT_SECONDS, retry_while_unreachable
 
 NO_MASK = Mask({})
 _CACHED_TOOLS = 10_000

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Double,
     Integer,
@@ -26,7 +27,9 @@ from sqlalchemy import (
 )
 
 from toolkiln.model.policy import Approval, ApprovalVerdict, Remember
-from toolkiln.store.approval_rules import (
+from toolkiln.store.codec import decode_guard, hash_of, write_json
+from toolkiln.store.database import Database, Pruner, StoreClock
+from toolkiln.store.rules import (
     ID_OR_PREFIX,
     REMEMBER_SECONDS,
     USE_SECONDS,
@@ -36,9 +39,6 @@ from toolkiln.store.approval_rules import (
     several_approvals,
     too_late,
 )
-from toolkiln.store.codec import decode_guard, hash_of, write_json
-from toolkiln.store.database import Database, Pruner, StoreClock
-from toolkiln.store.statements import is_pending
 from toolkiln.store.tables import AnyText, approvals
 
 _ID = bindparam("the_id", type_=String)
@@ -46,6 +46,13 @@ _FINGERPRINT = bindparam("the_fingerprint", type_=AnyText)
 _CALL_KEY = bindparam("the_call_key", type_=String)
 _LIMIT = bindparam("at_most", type_=Integer)
 _MAX_ROWS = 10_000
+
+
+def is_pending(now: ColumnElement[float]) -> ColumnElement[bool]:
+    """Match pending approvals. One from the future is not pending: the clock was set back."""
+    return and_(
+        approvals.c.state == "pending", approvals.c.created <= now, approvals.c.expires > now
+    )
 
 
 class SqlApprovals:

@@ -26,7 +26,7 @@ class ToolCall(NamedTuple):
 
 
 class ToolReply(NamedTuple):
-    """The result of reply tool call, for the model."""
+    """The result of one tool call, for the model."""
 
     call: ToolCall
     text: str
@@ -47,11 +47,11 @@ class MessageFormat(ABC):
 
     @abstractmethod
     def call(self, part: object) -> ToolCall | None:
-        """Return the call in a part, if it is reply."""
+        """Return the call in a part, if it is one."""
 
     @abstractmethod
     def messages(self, replies: Sequence[ToolReply]) -> list[Message]:
-        """Build the reply to all calls of reply message."""
+        """Build the reply to all calls of one message."""
 
 
 class Responses(MessageFormat):

@@ -1,10 +1,16 @@
-"""Rules for approval verdicts, shared by the SQL and Redis stores."""
+"""Rules of stores that do not depend on their database, for SQL and Redis alike.
 
+Valid approval verdicts, and retries while Redis is unreachable, for example during a failover.
+"""
+
+import asyncio
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from typing import TypeVar
 
-from toolkiln.errors import InputError, NotFound, TooLate
+from toolkiln.errors import InputError, NotFound, TooLate, Unreachable
 from toolkiln.model.policy import Approval, ApprovalVerdict, Remember
 
 REMEMBER_SECONDS: Mapping[Remember, float] = {"session": 86_400.0, "arguments": 30 * 86_400.0}
@@ -55,3 +61,29 @@ def too_late(approval: Approval) -> TooLate:
         at = datetime.fromtimestamp(approval.decided, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         reason = f"was {verb} by {approval.decided_by[:100]!r} at {at}"
     return TooLate(f"{approval.id} {reason}", hint="only the first verdict counts")
+
+
+T = TypeVar("T")
+REDIS_WAIT_SECONDS = 60.0
+"""How long a call without its own time limit waits for Redis."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+
+
+async def retry_while_unreachable(work: Callable[[], Awaitable[T]], seconds: float) -> T:
+    """Run `work` and retry it for this many seconds while Redis is unreachable.
+
+    Use it only for work that is safe to repeat: the server may have run a command although
+    the connection failed.
+
+    Raises:
+        Unreachable: Redis did not come back in time.
+    """
+    until, pause = time.monotonic() + seconds, _FIRST_PAUSE
+    while True:
+        try:
+            return await work()
+        except Unreachable:
+            if time.monotonic() + pause > until:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
