@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from toolkiln.model.policy import Approval, ApprovalVerdict, Remember
 from toolkiln.store.codec import decode_guard, hash_of, write_json
-from toolkiln.store.database import Database, Pruner, StoreClock
+from toolkiln.store.database import Database, Pruner
 from toolkiln.store.rules import (
     ID_OR_PREFIX,
     REMEMBER_SECONDS,
@@ -58,11 +58,10 @@ def is_pending(now: ColumnElement[float]) -> ColumnElement[bool]:
 class SqlApprovals:
     """Approval requests by id, or by a prefix of at least six characters."""
 
-    def __init__(self, database: Database, clock: StoreClock, pruner: Pruner) -> None:
+    def __init__(self, database: Database, pruner: Pruner) -> None:
         self._database = database
-        self._clock = clock
         self._pruner = pruner
-        now, row = clock.now, approvals.c
+        now, row = database.now, approvals.c
         pending = is_pending(now)
         usable = and_(row.state == "approved", row.decided > now - USE_SECONDS)
         expired = and_(row.state == "pending", ~pending)
@@ -134,11 +133,8 @@ class SqlApprovals:
         }
         parameters = {"the_call_key": call_key, "the_fingerprint": fingerprint, "at_most": 1}
         with self._database.transaction() as connection:
-            if self._database.postgres:  # others may read, but not add requests
-                connection.exec_driver_sql(
-                    f"LOCK TABLE {approvals.name} IN SHARE ROW EXCLUSIVE MODE"
-                )
-            now = self._clock.values()
+            self._database.lock(connection, approvals)
+            now = self._database.values()
             found = connection.execute(self._same, {**parameters, **now}).one_or_none()
             if found is None:
                 connection.execute(self._add, {**row, **now})
@@ -173,7 +169,7 @@ class SqlApprovals:
             if row is None:
                 raise no_approval(approval_id)
             changes = {"the_id": row.id, **answer, **_memory(row, verdict.remember)}
-            changed = connection.execute(self._decide, self._clock.values(**changes)).rowcount
+            changed = connection.execute(self._decide, self._database.values(**changes)).rowcount
             decided = _approval(self._find(connection, row.id))
         if not changed:
             raise too_late(decided)
@@ -190,9 +186,7 @@ class SqlApprovals:
     def remembered(self, keys: Sequence[str]) -> Approval | None:
         """Return the newest approval remembered under one of these keys."""
         parameters = {"the_keys": [hash_of([key]) for key in keys], "at_most": 1}
-        with self._database.transaction(reading=True) as connection:
-            statement = self._remembered
-            row = connection.execute(statement, self._clock.values(**parameters)).one_or_none()
+        row = self._database.read_one(self._remembered, **parameters)
         return None if row is None else _approval(row)
 
     def forget(self, approval_id: str) -> bool:
@@ -204,14 +198,14 @@ class SqlApprovals:
             row = self._find(connection, approval_id)
             if row is None:
                 return None
-            parameters = self._clock.values(the_id=row.id, **parameters)
+            parameters = self._database.values(the_id=row.id, **parameters)
             changed = connection.execute(statement, parameters).rowcount
             return _approval(self._find(connection, row.id)) if changed else None
 
     def _find(self, connection: Connection, approval_id: str) -> Any:
         if not ID_OR_PREFIX.fullmatch(approval_id):
             return None
-        parameters = self._clock.values(the_id=approval_id, at_most=2)
+        parameters = self._database.values(the_id=approval_id, at_most=2)
         rows = connection.execute(self._get, parameters).all()
         if len(rows) > 1:
             raise several_approvals(approval_id, [row.id for row in rows])
@@ -219,16 +213,13 @@ class SqlApprovals:
 
     def of_call(self, call_key: str) -> list[Approval]:
         """Return the pending requests of one call, newest first."""
-        parameters = {"the_call_key": call_key, "at_most": _MAX_ROWS}
-        with self._database.transaction(reading=True) as connection:
-            rows = connection.execute(self._of_call, self._clock.values(**parameters)).all()
+        rows = self._database.read(self._of_call, the_call_key=call_key, at_most=_MAX_ROWS)
         return [_approval(row) for row in rows]
 
     def list(self, states: Sequence[str] = ("pending",), limit: int = 100) -> list[Approval]:
         """Return requests in these states, newest first."""
-        parameters = {"states": list(states), "at_most": max(0, min(limit, _MAX_ROWS))}
-        with self._database.transaction(reading=True) as connection:
-            rows = connection.execute(self._list, self._clock.values(**parameters)).all()
+        limit = max(0, min(limit, _MAX_ROWS))
+        rows = self._database.read(self._list, states=list(states), at_most=limit)
         return [_approval(row) for row in rows]
 
 

@@ -9,9 +9,8 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from sqlalchemy import (
     Connection,
     Double,
     Engine,
+    Executable,
     Select,
     String,
     Table,
@@ -35,15 +35,12 @@ from sqlalchemy import (
     make_url,
     select,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 
 from toolkiln.errors import StoreError, driver_failed
 from toolkiln.model.call import OUTPUT_CHARACTERS
 from toolkiln.store.files import database_file, file_path
 from toolkiln.store.tables import approvals, buckets, calls, chunks, outputs, prepare, sessions
-
-__all__ = [
-    "as_store_error",
-]
 
 
 @contextmanager
@@ -81,18 +78,28 @@ _POSTGRES_DEFAULTS = {
 }
 
 
-@dataclass(frozen=True)
 class Database:
-    """Engine, and a name for messages that contains no password."""
+    """Engine, clock and transactions of one database."""
 
-    engine: Engine
-    name: str
-    secrets: tuple[str, ...] = ()
-
-    @property
-    def postgres(self) -> bool:
+    def __init__(
+        self,
+        engine: Engine,
+        name: str,
+        secrets: tuple[str, ...] = (),
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """`name` is for messages and contains no password; `clock` replaces the database's."""
+        self.engine = engine
+        self.name = name
+        self.secrets = secrets
+        self.postgres = engine.dialect.name == "postgresql"
         """Whether this is a PostgreSQL server; otherwise an SQLite file."""
-        return self.engine.dialect.name == "postgresql"
+        self._clock = clock or (None if self.postgres else time.time)
+        self.now: ColumnElement[float] = bindparam("now", type_=Double)
+        """The time, for statements whose parameters come from `values()`."""
+        if self._clock is None:
+            # Not clock_timestamp(), which is volatile and would keep `prune` from using an index.
+            self.now = cast(extract("epoch", func.statement_timestamp()), Double)
 
     @contextmanager
     def transaction(self, *, reading: bool = False) -> Iterator[Connection]:
@@ -102,15 +109,58 @@ class Database:
             with connection.begin():
                 yield connection
 
+    def read(self, statement: Executable, **parameters: Any) -> Sequence[Any]:
+        """Return the rows of a query."""
+        with self.transaction(reading=True) as connection:
+            return connection.execute(statement, self.values(**parameters)).all()
 
-def open_database(url_or_path: str | os.PathLike[str]) -> Database:
+    def read_one(self, statement: Executable, **parameters: Any) -> Any:
+        """Return the only row of a query; None if it has none."""
+        with self.transaction(reading=True) as connection:
+            return connection.execute(statement, self.values(**parameters)).one_or_none()
+
+    def change(self, statement: Executable, **parameters: Any) -> int:
+        """Run a statement in a transaction of its own; returns how many rows it changed."""
+        with self.transaction() as connection:
+            return connection.execute(statement, self.values(**parameters)).rowcount
+
+    def insert(self, table: Table) -> Any:
+        """Return an INSERT that supports ON CONFLICT in the dialect of this database."""
+        return (postgresql if self.postgres else sqlite).insert(table)
+
+    def upsert(self, table: Table, **values: Any) -> Any:
+        """Return an INSERT that replaces the row with the same key."""
+        add = self.insert(table).values(**values) if values else self.insert(table)
+        replaced = {c.name: add.excluded[c.name] for c in table.c if not c.primary_key}
+        return add.on_conflict_do_update(index_elements=table.primary_key, set_=replaced)
+
+    def lock(self, connection: Connection, table: Table) -> None:
+        """Lock a table until the transaction ends: others may read but not write."""
+        if self.postgres:  # SQLite has one writer
+            connection.exec_driver_sql(f"LOCK TABLE {table.name} IN SHARE ROW EXCLUSIVE MODE")
+
+    def values(self, **parameters: Any) -> dict[str, Any]:
+        """Return the parameters of a statement, with `now` where it is one."""
+        return parameters if self._clock is None else {**parameters, "now": self._clock()}
+
+    def read_time(self, connection: Connection) -> float:
+        """Return the time; on PostgreSQL by a statement, so after earlier locks were granted."""
+        if self._clock is not None:
+            return self._clock()
+        return connection.execute(select(self.now)).scalar_one()
+
+
+def open_database(
+    url_or_path: str | os.PathLike[str], clock: Callable[[], float] | None = None
+) -> Database:
     """Open a database, and create the file and its tables if they are missing."""
     text = os.fspath(url_or_path)
     path, scheme = file_path(text), text.partition("://")[0]
     if path is not None:
-        database = _sqlite(path)
+        file = database_file(path, _create_tables)
+        database = Database(_sqlite_engine(file), str(file), (), clock)
     elif scheme in {"postgresql", "postgres", "postgresql+psycopg"}:
-        database = _postgres(text)
+        database = _postgres(text, clock)
     else:
         hint = "give a file path or a postgresql:// URL"
         raise StoreError(f"a store cannot be opened at {scheme}://", hint=hint)
@@ -121,11 +171,6 @@ def open_database(url_or_path: str | os.PathLike[str]) -> Database:
         database.engine.dispose()
         raise
     return database
-
-
-def _sqlite(text: str) -> Database:
-    file = database_file(text, _create_tables)
-    return Database(_sqlite_engine(file), str(file))
 
 
 def _create_tables(file: Path) -> None:
@@ -161,7 +206,7 @@ def _sqlite_engine(file: Path) -> Engine:
     return engine
 
 
-def _postgres(text: str) -> Database:
+def _postgres(text: str, clock: Callable[[], float] | None) -> Database:
     invalid_url = StoreError(
         "the store's PostgreSQL URL cannot be read",
         hint="write postgresql://user:password@host:port/database, "
@@ -189,30 +234,7 @@ def _postgres(text: str) -> Database:
     password = url.query.get("password", ())
     secrets = (url.password, *((password,) if isinstance(password, str) else password))
     location = f"{url.host or ''}{f':{url.port}' if url.port else ''}/{url.database or ''}"
-    return Database(engine, f"postgresql://{location}", tuple(str(s) for s in secrets if s))
-
-
-class StoreClock:
-    """Current time, for statements and for Python."""
-
-    def __init__(self, database: Database, clock: Callable[[], float] | None) -> None:
-        """`clock` replaces the server's time (PostgreSQL) or the host's (SQLite)."""
-        self._clock = clock or (None if database.postgres else time.time)
-        self.now: ColumnElement[float] = bindparam("now", type_=Double)
-        """SQL expression; run the statement with `values()`."""
-        if self._clock is None:
-            # Not clock_timestamp(), which is volatile and would keep `prune` from using an index.
-            self.now = cast(extract("epoch", func.statement_timestamp()), Double)
-
-    def values(self, **parameters: Any) -> dict[str, Any]:
-        """Return the parameters of a statement, with `now` where it is one."""
-        return parameters if self._clock is None else {**parameters, "now": self._clock()}
-
-    def read(self, connection: Connection) -> float:
-        """Return the time; on PostgreSQL by a statement, so after earlier locks were granted."""
-        if self._clock is not None:
-            return self._clock()
-        return connection.execute(select(self.now)).scalar_one()
+    return Database(engine, f"postgresql://{location}", tuple(str(s) for s in secrets if s), clock)
 
 
 # Large enough to keep up, small enough not to delay other writers.
@@ -226,17 +248,18 @@ _HANDLES = bindparam("the_handles", type_=String, expanding=True)
 class Pruner:
     """Bounded removal of expired rows; writers trigger it once a minute."""
 
-    def __init__(self, database: Database, clock: StoreClock) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._clock = clock
         self._next = 0.0
         self._lock = threading.Lock()
         self._rows = []
         for table in (calls, sessions, buckets, approvals):
             (key,) = table.primary_key
-            self._rows.append(delete(table).where(key.in_(_expired(table, clock.now, _ROW_BATCH))))
-        self._old_outputs = _expired(outputs, clock.now, _OUTPUT_BATCH)
-        self._surplus_outputs = _surplus(clock.now)
+            self._rows.append(
+                delete(table).where(key.in_(_expired(table, database.now, _ROW_BATCH)))
+            )
+        self._old_outputs = _expired(outputs, database.now, _OUTPUT_BATCH)
+        self._surplus_outputs = _surplus(database.now)
         self._chunks = delete(chunks).where(chunks.c.handle.in_(_HANDLES))
         self._outputs = delete(outputs).where(outputs.c.handle.in_(_HANDLES))
 
@@ -252,14 +275,14 @@ class Pruner:
     def prune(self) -> None:
         """Remove a batch of expired rows; a long backlog takes several calls."""
         with self._database.transaction() as connection:
-            now = self._clock.values()
+            now = self._database.values()
             for statement in self._rows:
                 connection.execute(statement, now)
             self._remove_outputs(connection, self._old_outputs, now)
 
     def prune_outputs(self, connection: Connection, scope: str, newest: str) -> None:
         """Remove a caller's oldest outputs beyond the limit, but never `newest`."""
-        parameters = self._clock.values(the_scope=scope, the_newest=newest)
+        parameters = self._database.values(the_scope=scope, the_newest=newest)
         self._remove_outputs(connection, self._surplus_outputs, parameters)
 
     def _remove_outputs(

@@ -24,13 +24,12 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from toolkiln.errors import InputError, NotFound, TooLate, nearest_hint
 from toolkiln.model.identity import Caller, KeyRecord, SessionRecord
 from toolkiln.model.policy import Draw, Rate
 from toolkiln.store.codec import decode_guard, hash_of, write_json
-from toolkiln.store.database import Database, Pruner, StoreClock
+from toolkiln.store.database import Database, Pruner
 from toolkiln.store.tables import AnyText, buckets, keys, sessions, settings
 
 # Rounding tolerance: a caller that waited the returned time must get its token.
@@ -40,17 +39,11 @@ _ROUNDING = 1e-6
 class SqlBuckets:
     """Token buckets by name, shared by all processes."""
 
-    def __init__(self, database: Database, clock: StoreClock, pruner: Pruner) -> None:
+    def __init__(self, database: Database, pruner: Pruner) -> None:
         self._database = database
-        self._clock = clock
         self._pruner = pruner
-        add = (postgresql if database.postgres else sqlite).insert(buckets)
-        self._add = add.on_conflict_do_nothing()
-        new = add.excluded
-        self._set = add.on_conflict_do_update(
-            index_elements=[buckets.c.key],
-            set_={"level": new.level, "at": new.at, "kept_until": new.kept_until},
-        )
+        self._add = database.insert(buckets).on_conflict_do_nothing()
+        self._set = database.upsert(buckets)
         # Ordered, to avoid deadlocks.
         self._locked = (
             select(buckets)
@@ -76,7 +69,7 @@ class SqlBuckets:
         """Take as `take`; None if missing buckets had to be created first."""
         with self._database.transaction() as connection:
             rows = connection.execute(self._locked, {"the_keys": sorted(rates)}).all()
-            now = self._clock.read(connection)
+            now = self._database.read_time(connection)
             missing = sorted(rates.keys() - {row.key for row in rows})
             if missing:
                 connection.execute(self._add, [_full(key, rates[key], now) for key in missing])
@@ -131,11 +124,10 @@ _END_BY_KEY = delete(sessions).where(sessions.c.key_id == _KEY_ID)
 class SqlSessions:
     """Sessions by the hash of their token."""
 
-    def __init__(self, database: Database, clock: StoreClock, pruner: Pruner) -> None:
+    def __init__(self, database: Database, pruner: Pruner) -> None:
         self._database = database
-        self._clock = clock
         self._pruner = pruner
-        now = clock.now
+        now = database.now
         # A session from the future is invalid: the clock was set back by an unknown amount.
         is_valid = and_(sessions.c.created <= now, sessions.c.expires > now)
         validity = {
@@ -143,12 +135,7 @@ class SqlSessions:
             "expires": now + _SECONDS,
             "kept_until": now + _SECONDS + EXPIRED_SECONDS,
         }
-        add = (postgresql if database.postgres else sqlite).insert(sessions)
-        add = add.values(created=now, **validity)
-        self._put = add.on_conflict_do_update(
-            index_elements=[sessions.c.token],
-            set_={c.name: add.excluded[c.name] for c in sessions.c if not c.primary_key},
-        )
+        self._put = database.upsert(sessions, created=now, **validity)
         key = select(keys.c.revoked).where(keys.c.id == _KEY_ID)
         # A concurrent revocation waits for this lock, and then finds the session.
         self._key = key.with_for_update(read=True)
@@ -194,40 +181,34 @@ class SqlSessions:
                 revoked = connection.scalar(self._key, {"the_key_id": session.key_id})
                 if revoked is not None:
                     raise InputError("the key was revoked", hint="request another key")
-            connection.execute(self._put, self._clock.values(**row))
+            connection.execute(self._put, self._database.values(**row))
 
     def get(self, token_hash: str, *, running: bool = False) -> tuple[SessionRecord, float] | None:
         """Return a valid session and its remaining seconds.
 
         With `running`, also a session that expired less than a day ago, with 0 seconds.
         """
-        with self._database.transaction(reading=True) as connection:
-            parameters = self._clock.values(the_token=token_hash)
-            row = connection.execute(self._get, parameters).one_or_none()
+        row = self._database.read_one(self._get, the_token=token_hash)
         if row is None:
             return None
         session, left = _session(row)
         if left == 0 and row.granted > 0:
             # Stored, so that setting the clock back does not revive it.
-            with self._database.transaction() as connection:
-                connection.execute(self._settle, self._clock.values(the_token=token_hash))
+            self._database.change(self._settle, the_token=token_hash)
         return (session, left) if left > 0 or running else None
 
     def renew(self, token_hash: str, seconds: float) -> bool:
         """Extend a valid session to this many seconds from now; False if it expired."""
         _check_seconds(seconds)
-        with self._database.transaction() as connection:
-            parameters = self._clock.values(the_token=token_hash, seconds=seconds)
-            return connection.execute(self._renew, parameters).rowcount > 0
+        return self._database.change(self._renew, the_token=token_hash, seconds=seconds) > 0
 
     def end(self, token_hash: str) -> bool:
         """End a session, including for running calls; False if it is unknown."""
-        with self._database.transaction() as connection:
-            return connection.execute(self._end, {"the_token": token_hash}).rowcount > 0
+        return self._database.change(self._end, the_token=token_hash) > 0
 
     def end_by_trace_id(self, trace_id: str) -> SessionRecord | None:
         """End a valid session by its public id; None if it is unknown."""
-        parameters = self._clock.values(the_trace_id=trace_id)
+        parameters = self._database.values(the_trace_id=trace_id)
         with self._database.transaction() as connection:
             row = connection.execute(self._by_trace_id, parameters).first()
             connection.execute(self._end_by_trace_id, parameters)
@@ -236,25 +217,22 @@ class SqlSessions:
     def end_by_key(self, key_id: str) -> int:
         """End all sessions of an API key; returns how many were valid."""
         with self._database.transaction() as connection:
-            parameters = self._clock.values(the_key_id=key_id)
+            parameters = self._database.values(the_key_id=key_id)
             return sum(connection.scalars(self._end_by_key, parameters))
 
     def alive(self, limit: int = 100) -> list[tuple[SessionRecord, float]]:
         """Return the valid sessions, newest first, with their remaining seconds."""
-        with self._database.transaction(reading=True) as connection:
-            parameters = self._clock.values(at_most=max(0, min(limit, 10_000)))
-            rows = connection.execute(self._alive, parameters).all()
+        rows = self._database.read(self._alive, at_most=max(0, min(limit, 10_000)))
         return [_session(row) for row in rows]
 
 
 class SqlApiKeys:
     """API keys by hash."""
 
-    def __init__(self, database: Database, clock: StoreClock) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._clock = clock
-        now = clock.now
-        add = (postgresql if database.postgres else sqlite).insert(keys)
+        now = database.now
+        add = database.insert(keys)
         self._add = add.on_conflict_do_nothing(
             index_elements=[keys.c.name_key], index_where=keys.c.revoked.is_(None)
         ).returning(keys.c.id)
@@ -294,12 +272,10 @@ class SqlApiKeys:
 
     def find(self, key_hash: str) -> KeyRecord | None:
         """Return a valid key; its use is recorded once a minute."""
-        with self._database.transaction(reading=True) as connection:
-            parameters = self._clock.values(the_hash=key_hash)
-            row = connection.execute(self._find, parameters).one_or_none()
+        row = self._database.read_one(self._find, the_hash=key_hash)
         if row is not None and row.stale:
             with self._database.transaction() as connection:
-                parameters = self._clock.values(the_hash=key_hash)
+                parameters = self._database.values(the_hash=key_hash)
                 row = connection.execute(self._use, parameters).one_or_none()
         return None if row is None else _key(row)
 
@@ -313,7 +289,7 @@ class SqlApiKeys:
         """
         with self._database.transaction() as connection:
             key_id = _select_key(name, self._read_all(connection)).id
-            parameters = self._clock.values(the_key_id=key_id)
+            parameters = self._database.values(the_key_id=key_id)
             row = connection.execute(self._revoke, parameters).one_or_none()
             if row is None:
                 raise TooLate(f"the key {name[:100]!r} is already revoked")
@@ -334,7 +310,7 @@ class SqlApiKeys:
                 raise TooLate(f"the key {name[:100]!r} is already revoked")
             key, key_hash = create(old)
             old_name = f"{old.name} (replaced by {key.id})"
-            parameters = self._clock.values(
+            parameters = self._database.values(
                 the_key_id=old.id,
                 the_name=old_name,
                 the_name_key=hash_of([old_name]),
@@ -347,7 +323,7 @@ class SqlApiKeys:
     def any_valid(self) -> bool:
         """Return whether a key exists that is neither revoked nor expired."""
         with self._database.transaction(reading=True) as connection:
-            return connection.scalar(self._any, self._clock.values()) is not None
+            return connection.scalar(self._any, self._database.values()) is not None
 
     def _read_all(self, connection: Connection) -> list[KeyRecord]:
         return [_key(row) for row in connection.execute(self._all)]
@@ -409,11 +385,7 @@ class SqlToolSettings:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        dialect = postgresql if database.postgres else sqlite
-        add = dialect.insert(settings)
-        self._save = add.on_conflict_do_update(
-            index_elements=[settings.c.key], set_={"content": add.excluded.content}
-        )
+        self._save = database.upsert(settings)
         self._remove = delete(settings).where(settings.c.key == _KEY)
         self._read = select(settings.c.content).where(settings.c.key == _KEY)
 

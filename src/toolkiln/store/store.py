@@ -15,7 +15,6 @@ from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import (
-    ColumnElement,
     Double,
     Integer,
     String,
@@ -28,7 +27,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from toolkiln.model.call import (
     KEEP_SECONDS,
@@ -53,7 +51,7 @@ from toolkiln.store.codec import (
     scope_of,
     write_result,
 )
-from toolkiln.store.database import Database, Pruner, StoreClock, open_database
+from toolkiln.store.database import Database, Pruner, open_database
 from toolkiln.store.security_stores import SqlApiKeys, SqlBuckets, SqlSessions, SqlToolSettings
 from toolkiln.store.tables import AnyText, approvals, calls, chunks, outputs
 from toolkiln.store.version_archive import VersionArchive
@@ -71,15 +69,17 @@ _LOST_SECONDS = bindparam("lost_seconds", type_=Double)
 
 
 class Statements:
-    """Statements for a database whose time is `now`."""
+    """Statements for one database."""
 
-    def __init__(self, now: ColumnElement[float], *, postgres: bool) -> None:
+    def __init__(self, database: Database) -> None:
+        now = database.now
         is_held = and_(calls.c.key == _KEY, calls.c.token == _TOKEN, calls.c.result.is_(None))
         is_running = and_(calls.c.key == _KEY, calls.c.result.is_(None), calls.c.leased_until > now)
         lease = {"leased_until": now + _SECONDS, "kept_until": now + _SECONDS + _LOST_SECONDS}
 
-        add = (postgresql if postgres else sqlite).insert(calls)
-        add = add.values(started=now, attempt=1, cancel=False, progress="", result=None, **lease)
+        add = database.insert(calls).values(
+            started=now, attempt=1, cancel=False, progress="", result=None, **lease
+        )
         is_lost = and_(calls.c.result.is_(None), calls.c.leased_until <= now)
         is_expired = calls.c.kept_until <= now
         is_free = or_(is_expired, calls.c.token == "")
@@ -152,24 +152,22 @@ def open_store(
     Raises:
         StoreError: the database cannot be opened, written or has an unknown schema.
     """
-    return Store(open_database(url_or_path), clock)
+    return Store(open_database(url_or_path, clock))
 
 
 class Store:
     """Calls of one database, with the other stores that share it."""
 
-    def __init__(self, database: Database, clock: Callable[[], float] | None) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
         self.archive = VersionArchive(database)
-        self._clock = StoreClock(database, clock)
-        self._pruner = Pruner(database, self._clock)
-        self._statements = Statements(self._clock.now, postgres=database.postgres)
-        common = database, self._clock, self._pruner
-        self.sessions = SqlSessions(*common)
-        self.keys = SqlApiKeys(database, self._clock)
-        self.buckets = SqlBuckets(*common)
+        self._pruner = Pruner(database)
+        self._statements = Statements(database)
+        self.sessions = SqlSessions(database, self._pruner)
+        self.keys = SqlApiKeys(database)
+        self.buckets = SqlBuckets(database, self._pruner)
         self.tool_settings = SqlToolSettings(database)
-        self.approvals = SqlApprovals(*common)
+        self.approvals = SqlApprovals(database, self._pruner)
 
     def claim(
         self, call: Call, *, caller: Caller, fingerprint: str, owner: str, lease_seconds: float
@@ -190,14 +188,14 @@ class Store:
             "token": token,
             "seconds": lease_seconds,
             "lost_seconds": KEEP_SECONDS,
-            **self._clock.values(),
+            **self._database.values(),
         }
         with self._database.transaction() as connection:
             attempt = connection.scalar(self._statements.claim, values)
             if attempt is not None:
                 return Claimed(key=key, token=token, attempt=attempt)
             # The refused insert has locked the row, also on PostgreSQL, so it still exists.
-            parameters = self._clock.values(the_key=key)
+            parameters = self._database.values(the_key=key)
             row = connection.execute(self._statements.claimed, parameters).one()
         if row.fingerprint != fingerprint:
             return IdConflict()
@@ -207,7 +205,7 @@ class Store:
 
     def renew(self, claim: Claimed, lease_seconds: float) -> Lease:
         """Extend the lease from now; returns whether to continue, cancel or stop as lost."""
-        lease = self._clock.values(seconds=lease_seconds, lost_seconds=KEEP_SECONDS)
+        lease = self._database.values(seconds=lease_seconds, lost_seconds=KEEP_SECONDS)
         with self._database.transaction() as connection:
             cancel = connection.scalar(self._statements.renew, {**_token(claim), **lease})
         if cancel is None:
@@ -231,18 +229,16 @@ class Store:
     def set_progress(self, claim: Claimed, text: str) -> bool:
         """Store the tool's latest progress report, cut to 2,000 characters."""
         parameters = {**_token(claim), "text": text[:_PROGRESS_CHARACTERS]}
-        return self._execute(self._statements.set_progress, parameters)
+        return self._database.change(self._statements.set_progress, **parameters) > 0
 
     def request_cancel(self, caller: Caller, call_id: str) -> bool:
         """Ask the owner of a running call to cancel it; False if it is not running."""
-        parameters = self._clock.values(the_key=key_of(caller, call_id))
-        return self._execute(self._statements.cancel, parameters)
+        key = key_of(caller, call_id)
+        return self._database.change(self._statements.cancel, the_key=key) > 0
 
     def task(self, caller: Caller, call_id: str) -> Task | None:
         """Return the state of a call of this caller; None if it is unknown or expired."""
-        parameters = self._clock.values(the_key=key_of(caller, call_id))
-        with self._database.transaction(reading=True) as connection:
-            row = connection.execute(self._statements.task, parameters).one_or_none()
+        row = self._database.read_one(self._statements.task, the_key=key_of(caller, call_id))
         if row is None:
             return None
         return _task(row, None if row.result is None else read_result(row.result))
@@ -250,11 +246,10 @@ class Store:
     def tasks(self, caller: Caller, limit: int = 50) -> list[Task]:
         """Return the caller's calls without results, newest first, at most 1,000."""
         limit = max(0, min(limit, _MAX_TASKS))
-        parameters = self._clock.values(the_scope=scope_of(caller), at_most=limit)
-        with self._database.transaction(reading=True) as connection:
-            return [
-                _task(row, None) for row in connection.execute(self._statements.tasks, parameters)
-            ]
+        rows = self._database.read(
+            self._statements.tasks, the_scope=scope_of(caller), at_most=limit
+        )
+        return [_task(row, None) for row in rows]
 
     def save_output(self, caller: Caller, text: str, keep_seconds: float = KEEP_SECONDS) -> str:
         """Store a text for paging; returns an unguessable handle, valid for this caller.
@@ -269,7 +264,7 @@ class Store:
             for start in range(0, len(text), CHUNK)
         ]
         with self._database.transaction() as connection:
-            values = self._clock.values(**row, seconds=keep_seconds)
+            values = self._database.values(**row, seconds=keep_seconds)
             connection.execute(self._statements.save_output, values)
             if chunks:
                 connection.execute(self._statements.keep_chunks, chunks)
@@ -286,7 +281,7 @@ class Store:
         check_page_bounds(offset, limit)
         # Handles are hexadecimal; a model may send a NUL, on which PostgreSQL fails.
         by_handle = {"the_handle": handle if handle.isalnum() and handle.isascii() else ""}
-        parameters = self._clock.values(**by_handle, the_scope=scope_of(caller))
+        parameters = self._database.values(**by_handle, the_scope=scope_of(caller))
         with self._database.transaction(reading=True) as connection:
             total = connection.scalar(self._statements.output, parameters)
             if total is None:
@@ -311,12 +306,8 @@ class Store:
         self._database.engine.dispose()
 
     def _end(self, statement: Any, claim: Claimed, result: Result, keep_seconds: float) -> bool:
-        values = self._clock.values(the_result=write_result(result), seconds=keep_seconds)
-        return self._execute(statement, {**_token(claim), **values})
-
-    def _execute(self, statement: Any, values: dict[str, Any]) -> bool:
-        with self._database.transaction() as connection:
-            return connection.execute(statement, values).rowcount > 0
+        values = {**_token(claim), "the_result": write_result(result), "seconds": keep_seconds}
+        return self._database.change(statement, **values) > 0
 
 
 def _token(claim: Claimed) -> dict[str, str]:

@@ -27,7 +27,6 @@ from sqlalchemy import (
     or_,
     select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from toolkiln.errors import StoreError
 from toolkiln.model.catalog import Arrival, Version, VersionContent
@@ -86,8 +85,7 @@ class VersionArchive:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        dialect = postgresql if database.postgres else sqlite
-        content = dialect.insert(contents)
+        content = database.insert(contents)
         new = content.excluded
         # Sources with one digest are equal, so this repairs damage; the reading may come from
         # another version of Toolkiln.
@@ -96,7 +94,7 @@ class VersionArchive:
             set_={"reading": new.reading, "sources": new.sources},
             where=or_(contents.c.reading != new.reading, contents.c.sources != new.sources),
         )
-        self._declare = dialect.insert(declarations).on_conflict_do_nothing()
+        self._declare = database.insert(declarations).on_conflict_do_nothing()
 
     def add(self, catalog: str, content: VersionContent, arrival: Arrival) -> Version:
         """Store a content and add a version to the history of its file, atomically.
@@ -186,9 +184,8 @@ class VersionArchive:
     def usages(self, catalog: str) -> dict[str, tuple[str, ...]]:
         """Return the recorded prompts by tool, newest first."""
         prompts_by_tool: dict[str, list[str]] = {}
-        with self._database.transaction(reading=True) as connection:
-            for tool, prompt in connection.execute(_USAGES, {"the_catalog": hash_of([catalog])}):
-                prompts_by_tool.setdefault(tool, []).append(prompt)
+        for tool, prompt in self._database.read(_USAGES, the_catalog=hash_of([catalog])):
+            prompts_by_tool.setdefault(tool, []).append(prompt)
         return {tool: tuple(prompts) for tool, prompts in prompts_by_tool.items()}
 
     def clear_usages(self, catalog: str, tool: str | None = None) -> None:
@@ -200,15 +197,13 @@ class VersionArchive:
                 connection.execute(_CLEAR_TOOL, {"the_key": hash_of([catalog, tool])})
 
     def _content(self, statement: Select[Any], digest: str, file: str) -> bytes | None:
-        with self._database.transaction(reading=True) as connection:
-            data: bytes | None = connection.scalar(statement, {"the_key": hash_of([digest, file])})
-        return data
+        row = self._database.read_one(statement, the_key=hash_of([digest, file]))
+        return None if row is None else row[0]
 
     @contextmanager
     def _writing(self, table: Table) -> Iterator[Connection]:
         with self._database.transaction() as connection:
-            if self._database.postgres:  # others may read but not write
-                connection.exec_driver_sql(f"LOCK TABLE {table.name} IN SHARE ROW EXCLUSIVE MODE")
+            self._database.lock(connection, table)
             yield connection
 
 
