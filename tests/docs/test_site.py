@@ -59,7 +59,7 @@ def test_only_what_changed_is_written_again(tmp_path: Path) -> None:
     assert (site.written, site.unchanged, site.removed) == (4, 3, 0)
 
 
-def test_pages_of_tools_that_are_gone_are_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_pages_of_removed_tools_are_removed_and_nothing_else(tmp_path: Path) -> None:
     write_site(tmp_path, entries("a", "b"))
     (tmp_path / "tools" / "mine.md").write_text("mine")
     (tmp_path / "notes.txt").write_text("mine")
@@ -122,7 +122,7 @@ def test_a_page_that_became_a_link_is_replaced(tmp_path: Path) -> None:
     assert (folder / "tools" / "a.md").read_text("utf-8") == page(spec(name="a"))
 
 
-def test_a_configuration_of_ones_own_is_kept(tmp_path: Path) -> None:
+def test_an_existing_configuration_is_kept(tmp_path: Path) -> None:
     (tmp_path / "conf.py").write_text("project = 'Mine'\n")
 
     write_site(tmp_path, entries("a"))
@@ -131,7 +131,7 @@ def test_a_configuration_of_ones_own_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "conf.py").read_text() == "project = 'Mine'\n"
 
 
-def test_a_run_that_was_cut_short_is_finished_by_the_next(tmp_path: Path) -> None:
+def test_an_interrupted_run_is_finished_by_the_next(tmp_path: Path) -> None:
     real = Path.write_text
     written: list[Path] = []
 
@@ -229,7 +229,7 @@ def test_a_site_without_tools_builds(tmp_path: Path) -> None:
     assert "There are no tools." in (tmp_path / "html" / "index.html").read_text("utf-8")
 
 
-def test_what_sphinx_complains_about_is_told(tmp_path: Path) -> None:
+def test_a_warning_of_sphinx_is_an_error(tmp_path: Path) -> None:
     write_site(tmp_path, entries("a"))
     with (tmp_path / "index.rst").open("a") as index:
         index.write("\n:doc:`/nowhere`\n")

@@ -60,9 +60,7 @@ def signature(
         ({"type": "array", "items": {"type": "string"}}, {"type": "array", "items": None}),
     ],
 )
-def test_what_callers_cannot_tell_apart_is_no_difference(
-    read: Schema, imported: Schema | None
-) -> None:
+def test_equivalent_schemas_have_no_mismatch(read: Schema, imported: Schema | None) -> None:
     assert told(read, imported) == []
 
 
@@ -144,7 +142,7 @@ def _renamed(node: Schema, name: str) -> Schema:
 # Names and needs
 
 
-def test_names_and_needs_are_told_one_by_one() -> None:
+def test_names_and_required_parameters_are_reported_one_by_one() -> None:
     read = {"type": "object", "properties": {"a": {}, "b": {}, "c": {}}, "required": ["b"]}
     found = signature(
         RuntimeParameter(name="b", required=False),
@@ -213,7 +211,7 @@ def test_references_in_a_circle_are_given_up_on() -> None:
     assert told({"type": "string"}, {"$ref": "#/$defs/A", **circle}) == []
 
 
-def test_choices_that_multiply_are_given_up_on() -> None:
+def test_the_comparison_gives_up_on_choices_that_multiply() -> None:
     def nested(depth: int, end: str) -> Schema:
         if depth == 0:
             return {"type": end}

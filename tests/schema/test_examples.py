@@ -32,7 +32,7 @@ def spec(*lines: str) -> ToolSpec:
     return tool
 
 
-def test_arguments_are_told_by_name_however_the_call_is_written() -> None:
+def test_arguments_are_listed_by_name_in_any_spelling_of_the_call() -> None:
     shown = example_calls(
         spec(
             '>>> labels = ["quiet", "big"]',
@@ -67,5 +67,5 @@ def test_arguments_are_told_by_name_however_the_call_is_written() -> None:
         ">>> other('Blue')",
     ],
 )
-def test_what_cannot_be_read_off_or_does_not_fit_is_no_example(line: str) -> None:
+def test_a_call_that_is_not_static_or_invalid_is_no_example(line: str) -> None:
     assert example_calls(spec(line)) == ()

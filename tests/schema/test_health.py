@@ -38,7 +38,7 @@ NODE = {
         {"type": "object", "properties": {"a": {"type": "string"}}},
     ],
 )
-def test_what_the_strict_compiler_can_say_is_compliant(schema: dict[str, Any]) -> None:
+def test_a_schema_that_strict_mode_can_express_is_compliant(schema: dict[str, Any]) -> None:
     found = health({**params(x=schema), "$defs": {"Node": NODE}})
 
     assert found == SchemaHealth(level=STRICT)
@@ -70,7 +70,7 @@ def test_what_the_strict_compiler_can_say_is_compliant(schema: dict[str, Any]) -
         ),
     ],
 )
-def test_what_strict_mode_cannot_hold_a_model_to_is_pointed_at(
+def test_a_part_that_strict_mode_cannot_enforce_is_reported(
     schema: Any, path: str, word: str
 ) -> None:
     found = health(params(x=schema))
@@ -177,7 +177,7 @@ def _circular() -> dict[str, Any]:
         {"type": "object", "$id": "http://example.com/a", "$ref": "other"},
     ],
 )
-def test_hostile_schemas_are_judged_without_an_exception(parameters: dict[str, Any]) -> None:
+def test_hostile_schemas_are_rated_without_an_exception(parameters: dict[str, Any]) -> None:
     found = health(parameters)
 
     assert found.level is STRICT or found.points

@@ -250,7 +250,7 @@ async def test_an_assistant_that_only_talks_needs_no_answer(kiln: Kiln, text: ob
         SimpleNamespace(text=""),
     ],
 )
-async def test_what_no_model_sends_is_the_programs_fault(kiln: Kiln, given: object) -> None:
+async def test_an_unknown_response_format_is_bad_input(kiln: Kiln, given: object) -> None:
     with pytest.raises(InputError) as caught:
         await kiln.handle(given)
 
@@ -370,7 +370,7 @@ async def test_what_was_left_out_in_strict_form_is_null(kiln: Kiln) -> None:
     "form, provider",
     [(response, "openai-responses"), (completion, "openai"), (message, "anthropic")],
 )
-async def test_the_provider_tells_that_the_form_is_not_the_strict_one(
+async def test_the_provider_decides_whether_the_strict_form_is_decoded(
     kiln: Kiln, form: Make, provider: str
 ) -> None:
     made = form(Calling("kind_of", {"value": "5"}))
@@ -389,7 +389,7 @@ async def test_a_provider_of_another_form_is_refused(kiln: Kiln, form: Make) -> 
     assert "one of" in str(caught.value.hint)
 
 
-async def test_calls_run_for_the_holder_of_the_session(tmp_path: Path) -> None:
+async def test_calls_run_for_the_caller_of_the_session(tmp_path: Path) -> None:
     rules = ({"effect": "deny", "users": ("eve",), "reason": "not for Eve"},)
     settings = Settings(state=tmp_path, rules=rules)
     async with Kiln(functions=[divide], settings=settings) as kiln:

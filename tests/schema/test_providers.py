@@ -1,8 +1,9 @@
 import json
 from typing import Any
 
+import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
@@ -11,10 +12,12 @@ from tables import each_row
 from toolkiln.errors import InputError
 from toolkiln.model.spec import Hints
 from toolkiln.schema.providers import PROVIDERS, compile_tool
-from toolkiln.schema.providers.mcp import wraps_result
+from toolkiln.schema.providers.codec import equal
+from toolkiln.schema.providers.mcp import inlined, wraps_result
 from toolkiln.schema.providers.profile import Compiled, Loss
 
-from .rules import schema_of
+from .fragments import VALUES, fragments
+from .rules import as_json_schema, schema_of, violations
 from .shapes import JSON, Shape, parameters
 from .specs import params, spec
 
@@ -260,7 +263,7 @@ def test_null_default_needs_no_wrapping() -> None:
 
 
 @each_row("value", [{}, {"x": None}, {"x": 5}])
-def test_null_that_differs_from_the_default_is_told_from_absence(value: dict[str, Any]) -> None:
+def test_null_that_differs_from_the_default_differs_from_absence(value: dict[str, Any]) -> None:
     compiled = strict({"type": ["integer", "null"], "default": 3}, optional=True)
 
     assert compiled.decode(compiled.encode(value)) == value
@@ -324,7 +327,7 @@ def test_alternatives_that_look_alike_on_the_wire_are_tagged() -> None:
     assert compiled.encode({"x": {}}) == {"x": {"option_1": []}}
 
 
-def test_models_in_a_union_are_told_apart_without_tags() -> None:
+def test_models_in_a_union_are_distinguished_without_tags() -> None:
     cat = params(("kind", "tags"), kind={"const": "cat"}, tags={"type": "object"})
     dog = params(("kind", "tags"), kind={"const": "dog"}, tags={"type": "string"})
     compiled = strict({"oneOf": [cat, dog], "discriminator": {"propertyName": "kind"}})
@@ -441,3 +444,128 @@ def test_decoding_deep_or_odd_arguments_leaves_them_alone() -> None:
 
     for sent in ({"x": deep}, circular, {"x": {1, 2}}, {"x": "\ud800"}):
         assert compiled.decode(sent) is not None
+
+
+NAME = {"type": "string", "minLength": 2, "description": "A name."}
+
+
+def test_references_are_replaced_by_what_they_mean() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/Name", "description": "Whose."}},
+        "$defs": {"Name": NAME},
+    }
+
+    found = inlined(schema)
+
+    assert "$defs" not in found
+    assert found["properties"]["a"] == {
+        "type": "string",
+        "minLength": 2,
+        "description": "Whose. (at least 2 characters)",
+    }
+
+
+def test_recursive_references_stay_with_their_definitions() -> None:
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/Node"}}}
+
+    found = inlined({**schema, "$defs": {"Node": node}})
+
+    assert found["$defs"] == {"Node": node}
+    assert found["properties"]["a"]["properties"]["next"] == {"$ref": "#/$defs/Node"}
+
+
+def test_bounds_of_a_nullable_value_are_described() -> None:
+    age = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "null"}], "default": None}
+
+    found = inlined({"type": "object", "properties": {"age": age}})
+
+    assert found["properties"]["age"] == {**age, "description": "At least 0"}
+
+
+def test_a_constraint_in_the_description_is_not_repeated() -> None:
+    count = {"type": "integer", "maximum": 9, "description": "How many, at most 9."}
+
+    found = inlined({"type": "object", "properties": {"count": count}})
+
+    assert found["properties"]["count"] == count
+
+
+def test_constraints_are_described_wherever_a_value_has_them() -> None:
+    word = {"type": "string", "maxLength": 5}
+    node = {"type": "object", "properties": {"name": word, "next": {"$ref": "#/$defs/Node"}}}
+    schema = {
+        "type": "object",
+        "properties": {
+            "first": {"$ref": "#/$defs/Node"},
+            "by_name": {"type": "object", "additionalProperties": {"items": word}},
+            "either": {"anyOf": [word, {"type": "integer", "minimum": 1}]},
+            "perhaps": {"anyOf": [{"properties": {"name": word}}, {"type": "null"}]},
+        },
+        "$defs": {"Node": node},
+    }
+
+    found = inlined(schema)
+
+    said = {**word, "description": "At most 5 characters"}
+    properties = found["properties"]
+    assert found["$defs"]["Node"]["properties"]["name"] == said
+    assert properties["by_name"]["additionalProperties"]["items"] == said
+    assert properties["either"]["anyOf"][0] == said
+    assert properties["either"]["anyOf"][1]["description"] == "At least 1"
+    assert properties["perhaps"]["anyOf"][0]["properties"]["name"] == said
+
+
+def test_a_condition_is_not_described_as_a_constraint() -> None:
+    value = {"type": "string", "if": {"maxLength": 5}, "then": {"minLength": 2}}
+
+    found = inlined({"type": "object", "properties": {"value": value}})
+
+    assert found["properties"]["value"] == value
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@examples(300, suppress_health_check=list(HealthCheck))
+@given(shape=parameters(), data=st.data())
+def test_decoding_undoes_encoding_and_the_payload_keeps_the_rules(
+    provider: str, shape: Shape, data: st.DataObject
+) -> None:
+    accepts = jsonschema_rs.Draft202012Validator(shape.schema, offline=True)
+    compiled = compile_tool(spec(shape.schema), provider)
+    sent_schema = as_json_schema(schema_of(compiled.payload, provider), provider)
+    validator = jsonschema_rs.Draft202012Validator(sent_schema, offline=True)
+
+    assert not compiled.errors
+    assert violations(compiled.payload, provider) == []
+    for _ in range(3):
+        value: dict[str, Any] = data.draw(shape.values)
+        assume(accepts.is_valid(value))
+        encoded = compiled.encode(value)
+        decoded = compiled.decode(encoded)
+        assert equal(decoded, value), encoded
+        assert validator.is_valid(encoded), (encoded, sent_schema)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@examples(150, suppress_health_check=list(HealthCheck))
+@given(
+    nodes=st.tuples(fragments(), fragments(), fragments()), required=st.booleans(), data=st.data()
+)
+def test_whatever_is_written_as_a_schema_is_compiled_and_decoded_back(
+    provider: str, nodes: tuple[Any, Any, Any], required: bool, data: st.DataObject
+) -> None:
+    names = ("x",) if required else ()
+    root = {**params(names, x=nodes[0]), "$defs": {"A": nodes[1], "B": nodes[2]}}
+    compiled = compile_tool(spec(root), provider)
+    assume(not compiled.errors)
+    accepts = jsonschema_rs.Draft202012Validator(root, offline=True)
+    sent_schema = as_json_schema(schema_of(compiled.payload, provider), provider)
+    validator = jsonschema_rs.Draft202012Validator(sent_schema, offline=True)
+
+    assert violations(compiled.payload, provider) == []
+    for value in ({}, *({"x": item} for item in data.draw(st.lists(VALUES, max_size=6)))):
+        if accepts.is_valid(value):
+            encoded = compiled.encode(value)
+            # Properties that an object does not declare pass through, but are not described.
+            assert equal(compiled.decode(encoded), value) or not validator.is_valid(encoded)

@@ -1,13 +1,25 @@
-"""What is found, in which order, and what an answer says of it."""
+"""The search index: queries, changes, and its file."""
 
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from tables import each_row
 from toolkiln.model.search import SearchResult
 from toolkiln.model.spec import Dialect, ToolSpec
+from toolkiln.search import index as index_module
 from toolkiln.search.bundled_embedder import BundledEmbedder
 from toolkiln.search.documents import SearchDocument
-from toolkiln.search.index import SearchIndex
+from toolkiln.search.index import Rows, SearchIndex
 
 from .bags import Bags, tool
 
@@ -246,7 +258,7 @@ def test_equal_documents_come_in_the_order_of_their_keys() -> None:
 
 
 @each_row("k", [0, -1])
-def test_no_hits_are_given_if_none_are_wanted(index: SearchIndex, k: int) -> None:
+def test_a_limit_of_zero_gives_no_hits(index: SearchIndex, k: int) -> None:
     assert index.query("weather", k) == SearchResult()
 
 
@@ -395,3 +407,288 @@ def test_tools_are_documents_and_the_bundled_vectors_the_default() -> None:
 
     assert [hit.key for hit in answer] == ["sleep", "fly"]
     assert len(answer) == 2
+
+
+RAIN = [tool(f"tool_{n}", f"weather rain number{n}", "a", "b", "c") for n in range(30)]
+RAIN_QUERIES = ["weather", "tool_7", "rain and much more weather, then number3 and number4 please"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "index.npz"
+    SearchIndex.build(RAIN, Bags()).save(path)
+    return path
+
+
+def test_a_loaded_index_answers_like_the_saved_one(file: Path) -> None:
+    loaded = SearchIndex.load(file, Bags())
+
+    built = SearchIndex.build(RAIN, Bags())
+    assert len(loaded) == len(RAIN)
+    assert loaded.fingerprints == built.fingerprints
+    assert [loaded.query(text, 9) for text in RAIN_QUERIES] == [
+        built.query(text, 9) for text in RAIN_QUERIES
+    ]
+
+
+def test_loading_embeds_nothing(file: Path) -> None:
+    embedder = Bags()
+
+    SearchIndex.load(file, embedder)
+
+    assert embedder.texts == []
+
+
+def test_a_loaded_index_can_be_changed_and_saved_again(file: Path) -> None:
+    changed = SearchIndex.load(file, Bags()).apply([tool("fresh", "mail")], ["tool_1"])
+    changed.save(file)
+
+    loaded = SearchIndex.load(file, Bags())
+
+    assert loaded.fingerprints == changed.fingerprints
+    assert loaded.query("mail", 1).hits[0].key == "fresh"
+    assert "tool_1" not in {hit.key for hit in loaded.query("weather", 99).hits}
+
+
+def test_words_that_no_document_has_are_not_saved(tmp_path: Path) -> None:
+    SearchIndex.build([tool("one", "rain")], Bags()).save(tmp_path / "small")
+    changed = SearchIndex.build([*RAIN, tool("one", "rain")], Bags())
+
+    changed.apply([], [document.key for document in RAIN]).save(tmp_path / "changed")
+
+    assert (tmp_path / "changed").stat().st_size == (tmp_path / "small").stat().st_size
+
+
+def test_an_empty_index_can_be_saved(tmp_path: Path) -> None:
+    SearchIndex(Bags()).save(tmp_path / "empty")
+
+    assert len(SearchIndex.load(tmp_path / "empty", Bags())) == 0
+
+
+def test_odd_keys_survive(tmp_path: Path) -> None:
+    names = ["a\nb", "\ud800", "名前", "a" * 5_000, ""]
+    SearchIndex.build([tool(name, "rain") for name in names], Bags()).save(tmp_path / "odd")
+
+    assert SearchIndex.load(tmp_path / "odd", Bags()).fingerprints.keys() == set(names)
+
+
+def test_no_file_is_an_empty_index(tmp_path: Path) -> None:
+    assert len(SearchIndex.load(tmp_path / "none", Bags())) == 0
+    assert len(SearchIndex.load(tmp_path, Bags())) == 0
+
+
+def test_a_file_of_another_embedder_is_not_used(file: Path) -> None:
+    other = Bags()
+    other.name = "others"
+
+    assert len(SearchIndex.load(file, other)) == 0
+
+
+def test_a_file_of_other_code_is_not_used(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "_SOURCES", ("analysis.py",))
+
+    assert len(SearchIndex.load(file, Bags())) == 0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.7, 0.999])
+def test_a_file_that_was_cut_off_is_an_empty_index(file: Path, share: float) -> None:
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(len(whole) * share)])
+
+    assert len(SearchIndex.load(file, Bags())) == 0
+
+
+def test_a_file_with_a_flipped_byte_is_whole_or_not_used(file: Path) -> None:
+    whole = file.read_bytes()
+    expected = SearchIndex.load(file, Bags()).query("weather", 9)
+
+    for place in range(0, len(whole), 97):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        index = SearchIndex.load(file, Bags())
+        assert not len(index) or index.query("weather", 9) == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"vectors": np.zeros((3, 64), np.float32)},
+        {"vectors": np.zeros((30, 5), np.float32)},
+        {"numbers": np.full(10_000, 10**6, np.int32)},
+        {"lengths": np.full(30, 10**6)},
+        {"texts": np.frombuffer(b"[[], [], []]", np.uint8)},
+        {"texts": np.frombuffer(b"{}", np.uint8)},
+        {"vectors": np.array(["x"] * 30)},
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_not_used(
+    file: Path, change: dict[str, np.ndarray]
+) -> None:
+    with np.load(file) as arrays:
+        content = {**arrays, **change}
+    with file.open("wb") as stream:
+        np.savez(stream, **content)
+
+    assert len(SearchIndex.load(file, Bags())) == 0
+
+
+def test_saving_leaves_no_other_file_behind(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = file.read_bytes()
+    monkeypatch.setattr(np, "savez", full)
+
+    with pytest.raises(OSError, match="No space"):
+        SearchIndex.build(RAIN[:1], Bags()).save(file)
+
+    assert list(file.parent.iterdir()) == [file]
+    assert file.read_bytes() == before
+
+
+def test_importing_search_loads_no_numpy() -> None:
+    code = (
+        "import sys, toolkiln.operations.library, toolkiln.search.documents\n"
+        "assert 'numpy' not in sys.modules"
+    )
+
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+WORDS = ["weather", "forecast", "rain", "currency", "money", "mail", "send", "translate"]
+QUERIES = ["weather", "send money", "t1", "rain in the forecast, and then send currency by mail"]
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> SearchDocument:
+    key = f"t{draw(st.integers(0, 9))}"
+    said = " ".join(draw(st.lists(st.sampled_from(WORDS), max_size=6)))
+    usages = draw(st.lists(st.sampled_from(WORDS), max_size=4))
+    return SearchDocument(key, {"name": key, "description": said}, tuple(usages))
+
+
+steps = st.tuples(
+    st.lists(documents(), max_size=4), st.lists(st.integers(0, 9).map("t{}".format), max_size=4)
+)
+
+
+@given(st.lists(steps, max_size=8))
+def test_any_sequence_of_changes_equals_a_fresh_build(
+    changes: list[tuple[list[SearchDocument], list[str]]],
+) -> None:
+    embedder = Bags()
+    index = SearchIndex(embedder)
+    expected: dict[str, SearchDocument] = {}
+    for added, removed in changes:
+        index = index.apply(added, removed)
+        for key in removed:
+            expected.pop(key, None)
+        expected.update((document.key, document) for document in added)
+
+    fresh = SearchIndex.build(expected.values(), embedder)
+
+    assert len(index) == len(fresh)
+    assert index.fingerprints == fresh.fingerprints
+    for query in QUERIES:
+        assert index.query(query, 5) == fresh.query(query, 5)
+
+
+@each_row("count", [1, 300])
+def test_an_index_stays_as_it_was_when_another_is_made_from_it(count: int) -> None:
+    old = SearchIndex.build([tool("a", "rain"), tool("b", "mail")], Bags())
+    before = [old.query(query, 5) for query in QUERIES]
+
+    one = old.apply([tool(f"c{n}", "rain weather") for n in range(count)], ["a"])
+    other = old.apply([tool(f"d{n}", "mail money") for n in range(count)], ["b"])
+
+    assert [old.query(query, 5) for query in QUERIES] == before
+    assert {hit.key[0] for hit in one.query("rain mail", 1_000).hits} == {"b", "c"}
+    assert {hit.key[0] for hit in other.query("rain mail", 1_000).hits} == {"a", "d"}
+
+
+def test_removing_an_unknown_key_changes_nothing() -> None:
+    index = SearchIndex.build([tool("a", "rain")], Bags())
+
+    assert index.apply([], ["b"]).fingerprints == index.fingerprints
+
+
+def test_removing_everything_leaves_an_empty_index() -> None:
+    index = SearchIndex.build([tool("a", "rain")], Bags()).apply([], ["a"])
+
+    assert len(index) == 0
+    assert index.query("rain", 5).hits == ()
+
+
+def test_a_change_embeds_and_reads_the_changed_documents_only() -> None:
+    embedder = Bags()
+    index = SearchIndex.build([tool(f"t{n}", "rain") for n in range(100)], embedder)
+    embedder.texts.clear()
+
+    index.apply([tool("t5", "mail")], ["t6"])
+
+    assert embedder.texts == ["5 mail"]
+
+
+def test_the_array_of_an_embedder_is_not_written_to() -> None:
+    class Remembering(Bags):
+        def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            rows = super().embed(texts)
+            rows.flags.writeable = False
+            return rows
+
+    index = SearchIndex.build([tool("a", "x", "rain", "weather", "snow")], Remembering())
+
+    assert index.query("snow", 1).hits[0].key == "a"
+
+
+def test_many_changes_do_not_make_the_matrix_grow() -> None:
+    index = SearchIndex.build([tool(f"t{n}", "rain") for n in range(100)], Bags())
+
+    for round_ in range(1_000):
+        index = index.apply([tool(f"t{round_ % 100}", f"rain {round_}")], [])
+
+    assert len(index._rows.vectors) < 300
+    assert len(index.query("rain", 1_000).hits) == 100
+
+
+def test_rows_in_use_are_never_written_again() -> None:
+    rows, first = Rows.empty(2).with_vectors(np.ones((3, 2), np.float32), np.zeros(0, np.bool_))
+    living = np.ones(3, np.bool_)
+
+    taken = [rows.with_vectors(np.zeros((1, 2), np.float32), living) for _ in range(20)]
+
+    places = [(id(matrix), slot) for matrix, slots in taken for slot in slots]
+    assert len(places) == len(set(places))
+    assert (rows.vectors[first] == 1).all()
+
+
+def test_readers_of_every_generation_are_right_while_others_are_made() -> None:
+    index = SearchIndex.build([tool(f"old{n}", "rain weather") for n in range(50)], Bags())
+    expected = index.query("rain and weather", 50)
+    ready, done = Event(), Event()
+
+    def read() -> int:
+        count = 0
+        while not done.is_set() or not count:
+            assert index.query("rain and weather", 50) == expected
+            ready.set()
+            count += 1
+        return count
+
+    def write(letter: str) -> SearchIndex:
+        mine = index
+        for number in range(100):
+            mine = mine.apply([tool(f"{letter}{number}", "rain mail")], [f"old{number}"])
+        return mine
+
+    with ThreadPoolExecutor(5) as pool:
+        readers = [pool.submit(read) for _ in range(3)]
+        ready.wait(30)
+        writers = [pool.submit(write, letter) for letter in "xy"]
+        made = [writer.result(60) for writer in writers]
+        done.set()
+        assert all(reader.result(60) for reader in readers)
+
+    for letter, one in zip("xy", made, strict=True):
+        assert {hit.key for hit in one.query("rain", 1_000).hits} == {
+            f"{letter}{number}" for number in range(100)
+        }

@@ -35,7 +35,7 @@ def test_vectors_count_more_where_words_say_little() -> None:
     assert order([[30.0, 20.0]], nearness) == [0, 1]
 
 
-def test_a_negative_nearness_is_none() -> None:
+def test_a_negative_similarity_counts_as_zero() -> None:
     assert order([[2.0, 2.0]], [[-0.9, 0.0]]) == [0, 1]
 
 

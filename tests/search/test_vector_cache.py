@@ -84,7 +84,7 @@ class TestRemembering:
         assert np.array_equal(second, [embedder.row(text) for text in "bca"])
         assert second.dtype == np.float32
 
-    def test_what_another_one_adds_meanwhile_is_seen(self, tmp_path: Path) -> None:
+    def test_vectors_that_another_cache_adds_are_seen(self, tmp_path: Path) -> None:
         embedder = Counting()
         one, other = CachedEmbedder(embedder, tmp_path), CachedEmbedder(embedder, tmp_path)
         one.embed(["a"])
@@ -156,7 +156,7 @@ class TestRemembering:
 
         assert np.array_equal(rows[0], embedder.row("a"))
 
-    def test_a_name_that_stands_for_another_model_begins_anew(self, tmp_path: Path) -> None:
+    def test_a_cache_of_other_dimensions_is_started_again(self, tmp_path: Path) -> None:
         CachedEmbedder(Counting(), tmp_path).embed(["a", "b"])
         changed = Counting(dimensions=5)
 
@@ -167,7 +167,7 @@ class TestRemembering:
         assert changed.asked == ["a", "c"]
         assert CachedEmbedder(changed, tmp_path).embed(["b"]).shape == (1, 5)
 
-    def test_a_file_that_is_too_large_begins_anew(
+    def test_a_file_that_is_too_large_is_started_again(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         embedder = Counting()
@@ -220,7 +220,7 @@ class TestSharing:
         assert embedder.asked == []
         assert np.array_equal(rows, [embedder.row(text) for text in texts])
 
-    def test_one_that_holds_the_file_for_long_is_not_waited_for(
+    def test_a_long_lock_is_not_waited_for(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(embedder_module, "_LOCK_TIMEOUT", 0.05)
@@ -237,7 +237,7 @@ class TestSharing:
 
 class TestDamage:
     @pytest.mark.parametrize("cut", range(1, 120, 7))
-    def test_an_end_that_is_missing_costs_what_was_in_it(self, tmp_path: Path, cut: int) -> None:
+    def test_a_truncated_file_loses_only_its_end(self, tmp_path: Path, cut: int) -> None:
         embedder = Counting()
         CachedEmbedder(embedder, tmp_path).embed(["a", "b"])
         file = file_of(tmp_path)
@@ -256,7 +256,9 @@ class TestDamage:
         [b"", b"x", b"\0" * 5000, b"vectors1", b"vectors1" + b"\xff" * 4000, os.urandom(3000)],
         ids=["empty", "short", "zeros", "no dimensions", "huge dimensions", "noise"],
     )
-    def test_a_file_of_something_else_is_begun_anew(self, tmp_path: Path, content: bytes) -> None:
+    def test_a_file_of_something_else_is_started_again(
+        self, tmp_path: Path, content: bytes
+    ) -> None:
         embedder = Counting()
         CachedEmbedder(embedder, tmp_path).embed(["a"])
         file_of(tmp_path).write_bytes(content)

@@ -96,7 +96,7 @@ class TestWordPieces:
 
         assert found == numbers
 
-    def test_half_a_character_becomes_a_question_mark(self, pieces: Tokenizer) -> None:
+    def test_a_lone_surrogate_becomes_a_question_mark(self, pieces: Tokenizer) -> None:
         found = pieces.token_ids("\ud800")
 
         assert found == [29871, 3 + ord("?")]
@@ -169,7 +169,7 @@ class TestVectors:
 
         assert np.array_equal(np.stack(rows), fresh.embed(texts))
 
-    def test_the_package_that_holds_the_data_is_not_imported(self) -> None:
+    def test_the_package_of_the_data_files_is_not_imported(self) -> None:
         code = (
             "import sys; from toolkiln.search.bundled_embedder import BundledEmbedder;"
             "BundledEmbedder().embed(['x']);"

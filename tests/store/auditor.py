@@ -1,4 +1,4 @@
-"""A process that uses a ledger, for the tests to race and to kill. Not a test itself.
+"""A process that uses a log, for the tests to race and to kill. Not a test itself.
 
 auditor.py PLACE append N      says `waiting`, waits for a line, appends N batches of 5 records
 auditor.py PLACE stream        appends batch after batch, saying the number of each once it is in
@@ -21,13 +21,13 @@ def batch(number: int) -> list[AuditRecord]:
     return [AuditRecord(float(number), "call", "ok", detail=f"{number} of 5")] * 5
 
 
-def fill(ledger: AuditLog, most: int) -> None:
+def fill(log: AuditLog, most: int) -> None:
     """Appends until the disk is full, as it were."""
-    ledger.append(batch(0))
+    log.append(batch(0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     for number in count(1):
         try:
-            ledger.append(batch(number))
+            log.append(batch(number))
         except StoreError as error:
             print(number, error.message, error.hint, sep="\n", flush=True)
             return
@@ -38,17 +38,17 @@ def main(place: str, task: str, *arguments: str) -> None:
     if task == "append":
         print("waiting", flush=True)
         sys.stdin.readline()
-    ledger = open_audit_log(place, KEY)
+    log = open_audit_log(place, KEY)
     if task == "append":
         for number in range(int(arguments[0])):
-            ledger.append(batch(number))
+            log.append(batch(number))
     elif task == "stream":
         for number in count():
-            ledger.append(batch(number))
+            log.append(batch(number))
             print(number, flush=True)
     elif task == "fill":
-        fill(ledger, int(arguments[0]))
-    ledger.close()
+        fill(log, int(arguments[0]))
+    log.close()
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def numbers(found: list[Version]) -> list[tuple[str, int]]:
     return [(version.file, version.number) for version in found]
 
 
-def test_a_kept_version_is_found_again_with_all_that_belongs_to_it(archive: VersionArchive) -> None:
+def test_a_stored_version_is_found_with_its_sources_and_reading(archive: VersionArchive) -> None:
     given = content(tools=("greet", "wave"))
 
     version = archive.add("c", given, ADMITTED)
@@ -63,7 +63,7 @@ def test_a_kept_version_is_found_again_with_all_that_belongs_to_it(archive: Vers
     assert archive.reading(digest, "greet.py") == given.reading
 
 
-def test_what_was_never_kept_is_not_there(archive: VersionArchive) -> None:
+def test_what_was_never_stored_is_not_found(archive: VersionArchive) -> None:
     archive.add("c", content(), ADMITTED)
     digest = content().reading.digest
 
@@ -85,14 +85,14 @@ def test_numbers_count_for_each_catalog_and_file(archive: VersionArchive) -> Non
     assert numbers(archive.history("d", "greet.py")) == [("greet.py", 1)]
 
 
-def test_catalog_and_file_are_told_apart(archive: VersionArchive) -> None:
+def test_catalog_and_file_are_distinguished(archive: VersionArchive) -> None:
     archive.add("a", content(file="b/c"), ADMITTED)
 
     assert archive.history("a/b", "c") == []
     assert archive.history('a", "b', "c") == []
 
 
-def test_the_same_version_by_the_same_action_is_kept_once(
+def test_the_same_version_by_the_same_action_is_stored_once(
     archive: VersionArchive, place: str
 ) -> None:
     first = archive.add("c", content(), ADMITTED)
@@ -103,7 +103,7 @@ def test_the_same_version_by_the_same_action_is_kept_once(
     assert count_rows(place, "toolkiln_contents") == 1
 
 
-def test_going_back_is_a_version_of_its_own_with_the_content_kept_once(
+def test_a_rollback_is_a_version_that_shares_the_stored_content(
     archive: VersionArchive, place: str
 ) -> None:
     archive.add("c", content("one"), ADMITTED)
@@ -127,7 +127,7 @@ def test_sources_keep_their_order_and_bytes(archive: VersionArchive) -> None:
     assert list(kept.items()) == list(files.items())
 
 
-def test_sources_of_megabytes_are_kept(archive: VersionArchive) -> None:
+def test_sources_of_megabytes_are_stored(archive: VersionArchive) -> None:
     files = {"greet.py": os.urandom(1 << 20), "text.py": "é\n".encode() * 500_000}
     given = content().model_copy(update={"sources": files})
 
@@ -138,7 +138,7 @@ def test_sources_of_megabytes_are_kept(archive: VersionArchive) -> None:
 
 @given(data=st.data())
 @same_archive
-def test_any_text_comes_back_as_it_was(archive: VersionArchive, data: st.DataObject) -> None:
+def test_any_text_is_read_back_unchanged(archive: VersionArchive, data: st.DataObject) -> None:
     file, catalog, tool, text, digest = (data.draw(ODD) for _ in range(5))
     catalog += str(next(_examples))  # each example meets an empty catalog
     finding = Finding(rule=text, severity=Severity.INFO, message=text, fix=text)
@@ -182,7 +182,7 @@ def test_the_history_of_a_tool_spans_files_and_leaves_out_versions_without_it(
     assert numbers(archive.history_of_tool("c", "wave")) == [("a.py", 2), ("a.py", 1)]
 
 
-def test_a_reading_made_anew_replaces_the_old_one(archive: VersionArchive) -> None:
+def test_a_newer_reading_replaces_the_old_one(archive: VersionArchive) -> None:
     given = content()
     archive.add("c", given, ADMITTED)
     better = given.reading.model_copy(update={"helpers": ("more",)})
@@ -192,7 +192,7 @@ def test_a_reading_made_anew_replaces_the_old_one(archive: VersionArchive) -> No
     assert archive.reading(better.digest, "greet.py") == better
 
 
-def test_many_files_are_kept_as_one_by_one(archive: VersionArchive) -> None:
+def test_many_files_are_stored_like_single_ones(archive: VersionArchive) -> None:
     first = archive.add("c", content("0", "f0.py", ("t0",)), ADMITTED)
     files = [content(str(n), f"f{n}.py", (f"t{n}",)) for n in range(1200)]
 
@@ -206,7 +206,7 @@ def test_many_files_are_kept_as_one_by_one(archive: VersionArchive) -> None:
     assert archive.add_many("c", [], ADMITTED) == []
 
 
-def test_a_file_that_comes_twice_gets_two_numbers(archive: VersionArchive) -> None:
+def test_a_file_listed_twice_gets_two_numbers(archive: VersionArchive) -> None:
     files = [content("one"), content("two"), content("two"), content("one")]
 
     kept = archive.add_many("c", files, ADMITTED)
@@ -229,7 +229,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("schema", [{"default": object()}, nested(100_000)], ids=["object", "deep"])
-def test_of_many_files_none_is_kept_if_one_cannot_be(
+def test_no_file_of_a_batch_is_stored_if_one_is_invalid(
     archive: VersionArchive, place: str, schema: dict[str, Any]
 ) -> None:
     good = content(file="good.py")
@@ -243,7 +243,7 @@ def test_of_many_files_none_is_kept_if_one_cannot_be(
     assert count_rows(place, "toolkiln_versions") == count_rows(place, "toolkiln_contents") == 0
 
 
-def test_a_caller_that_fails_while_listing_its_files_keeps_none(
+def test_no_file_is_stored_if_the_caller_fails_while_listing_them(
     archive: VersionArchive, place: str
 ) -> None:
     def files() -> Iterator[VersionContent]:
@@ -255,7 +255,7 @@ def test_a_caller_that_fails_while_listing_its_files_keeps_none(
     assert count_rows(place, "toolkiln_versions") == count_rows(place, "toolkiln_contents") == 0
 
 
-def test_another_store_sees_what_was_kept(
+def test_another_store_sees_a_stored_version(
     archive: VersionArchive, place: str, opened: Opener
 ) -> None:
     version = archive.add("c", content(), ADMITTED)
@@ -263,7 +263,7 @@ def test_another_store_sees_what_was_kept(
     assert opened(place).archive.history("c", "greet.py") == [version]
 
 
-def test_damaged_sources_are_said_to_be_so_and_mended_by_keeping_them_again(
+def test_damaged_sources_are_reported_and_repaired_by_storing_them_again(
     archive: VersionArchive, place: str
 ) -> None:
     version = archive.add("c", content(), ADMITTED)
@@ -282,7 +282,7 @@ def test_damaged_sources_are_said_to_be_so_and_mended_by_keeping_them_again(
 @pytest.mark.parametrize(
     ("column", "text"), [("tools", "rubbish"), ("tools", "1"), ("action", "unheard")]
 )
-def test_a_damaged_history_is_said_to_be_so(
+def test_a_damaged_history_is_reported(
     archive: VersionArchive, place: str, column: str, text: str
 ) -> None:
     archive.add("c", content(), ADMITTED)
@@ -334,7 +334,7 @@ def test_usages_are_forgotten_by_tool_or_all_together(archive: VersionArchive) -
 
 @given(catalog=ODD, tool=ODD, prompt=ODD)
 @same_archive
-def test_any_prompt_comes_back_as_it_was(
+def test_any_prompt_is_read_back_unchanged(
     archive: VersionArchive, catalog: str, tool: str, prompt: str
 ) -> None:
     archive.add_usage(catalog, tool, prompt, "2026-01-01T00:00:00Z")

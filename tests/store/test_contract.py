@@ -420,7 +420,7 @@ def test_a_claim_prunes_from_time_to_time(place: str, opened: Opener, clock: Clo
     assert count_rows(place, "toolkiln_calls") == 1
 
 
-def test_a_backlog_is_pruned_in_several_goes(store: Store, place: str, clock: Clock) -> None:
+def test_a_backlog_is_pruned_in_batches(store: Store, place: str, clock: Clock) -> None:
     for _ in range(25):
         store.save_output(NOBODY, "text", keep_seconds=10)
     clock.now += 10

@@ -1,4 +1,4 @@
-"""What cannot work is said in one sentence with a hint, and gives no password away."""
+"""Faults of databases: one sentence with a hint, and no password."""
 
 import os
 import shutil
@@ -6,25 +6,43 @@ import stat
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from tables import each_row
-from toolkiln.errors import StoreError, ToolkilnError
+from toolkiln.errors import StoreError
+from toolkiln.model.audit import AuditRecord
 from toolkiln.model.call import Call, Claimed, Result, Status
 from toolkiln.model.identity import Caller
+from toolkiln.store.audit_log import open_audit_log
 from toolkiln.store.store import Store, open_store
 
-from .conftest import Opener, execute
+from .auditor import KEY
+from .conftest import Opener, count_rows, execute
 
 NOBODY = Caller()
 
 
-def refusal(place: str | Path) -> StoreError:
-    with pytest.raises(StoreError) as caught:
-        open_store(place).close()
-    assert isinstance(caught.value, ToolkilnError)
+@contextmanager
+def writer(kind: str, place: str | Path) -> Iterator[Callable[[], object]]:
+    """Open a store or an audit log; yields a function that writes to it."""
+    if kind == "store":
+        with closing(open_store(place)) as store:
+            yield lambda: store.save_output(NOBODY, "text")
+    else:
+        with closing(open_audit_log(place, KEY)) as log:
+            yield lambda: log.append([AuditRecord(1.0, "call", "ok")])
+
+
+each_kind = pytest.mark.parametrize("kind", ["store", "audit log"])
+
+
+def refusal(place: str | Path, kind: str = "store") -> StoreError:
+    with pytest.raises(StoreError) as caught, writer(kind, place) as write:
+        write()
     assert caught.value.code == "store_failed"
     assert caught.value.hint
     assert "\n" not in caught.value.message
@@ -38,6 +56,7 @@ def claimed(store: Store, call_id: str = "c1") -> Claimed:
     return claim
 
 
+@each_kind
 @each_row(
     "url",
     [
@@ -59,10 +78,83 @@ def claimed(store: Store, call_id: str = "c1") -> Claimed:
         "sqlite+aiosqlite:///hunter2",
     ],
 )
-def test_a_wrong_url_is_refused_without_the_password(url: str) -> None:
-    error = refusal(url)
+def test_a_wrong_url_is_refused_without_the_password(kind: str, url: str) -> None:
+    error = refusal(url, kind)
 
     assert "hunter2" not in "".join(traceback.format_exception(error))
+
+
+@each_kind
+def test_a_read_only_database_is_refused(kind: str, postgres_url: str) -> None:
+    with writer(kind, postgres_url) as write:
+        write()
+
+    url = postgres_url + "%20-cdefault_transaction_read_only%3Don"
+
+    assert "read-only" in refusal(url, kind).message
+
+
+@each_kind
+def test_a_broken_connection_is_replaced(kind: str, postgres_url: str) -> None:
+    with writer(kind, postgres_url) as write:
+        write()
+        execute(
+            postgres_url,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'toolkiln' AND pid <> pg_backend_pid()",
+        )
+
+        write()
+
+    table = "toolkiln_outputs" if kind == "store" else "toolkiln_audit"
+    assert count_rows(postgres_url, table) == 2
+
+
+@each_kind
+@each_row("name", ["", ".", "fifo", "/dev/null", "file/below.db", "a\0b", "x" * 300, "\ud800/x.db"])
+def test_a_path_that_cannot_be_a_file_is_refused(
+    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    os.mkfifo("fifo")
+
+    refusal(name, kind)
+
+
+@each_kind
+@each_row(
+    "name",
+    [":memory:", "file:x.db?mode=memory", "a b?c#d%20.db", "é.db", "sqlite:///{tmp_path}/x.db"],
+)
+def test_a_path_is_a_file_whatever_its_name(
+    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = name.format(tmp_path=tmp_path)
+    with writer(kind, name) as write:
+        write()
+
+    assert Path(name.removeprefix("sqlite:///")).is_file()
+
+
+@each_kind
+def test_a_file_that_is_no_database_is_refused_and_left_alone(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("dear diary" * 1000)
+
+    assert "not a database" in refusal(file, kind).message
+    assert file.read_text() == "dear diary" * 1000
+
+
+@each_kind
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_file_is_refused(kind: str, tmp_path: Path) -> None:
+    with writer(kind, tmp_path / "x.db") as write:
+        write()
+    (tmp_path / "x.db").chmod(0o400)
+
+    assert "is not writable" in refusal(tmp_path / "x.db", kind).message
 
 
 def test_an_unknown_role_or_database_is_named(postgres_url: str) -> None:
@@ -70,19 +162,13 @@ def test_an_unknown_role_or_database_is_named(postgres_url: str) -> None:
     assert "nowhere" in refusal(postgres_url.replace("/postgres?", "/nowhere?")).message
 
 
-def test_a_role_without_rights_is_told_so(postgres: str) -> None:
+def test_a_role_without_rights_is_reported(postgres: str) -> None:
     execute(postgres, "CREATE ROLE weak LOGIN")
 
     assert "permission denied" in refusal(postgres.replace("toolkiln@", "weak@")).message
 
 
-def test_a_replica_is_told_so(postgres_url: str) -> None:
-    url = postgres_url + "%20-cdefault_transaction_read_only%3Don"
-
-    assert "read-only" in refusal(url).message
-
-
-def test_missing_psycopg_is_said(tmp_path: Path) -> None:
+def test_missing_psycopg_is_reported(tmp_path: Path) -> None:
     script = """if True:
         import sys
         sys.modules["psycopg"] = None
@@ -99,45 +185,6 @@ def test_missing_psycopg_is_said(tmp_path: Path) -> None:
 
     assert "psycopg" in said
     assert "toolkiln[postgres]" in said
-
-
-def test_a_broken_connection_is_replaced(postgres_url: str, opened: Opener) -> None:
-    store = opened(postgres_url)
-    claimed(store, "c1")
-    execute(
-        postgres_url,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE application_name = 'toolkiln' AND pid <> pg_backend_pid()",
-    )
-
-    claimed(store, "c2")
-
-
-@each_row("name", ["", ".", "fifo", "/dev/null", "file/below.db", "a\0b", "x" * 300, "\ud800/x.db"])
-def test_a_path_that_cannot_be_a_file_is_refused(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("file").touch()
-    os.mkfifo("fifo")
-
-    refusal(name)
-
-
-@pytest.mark.parametrize("name", [":memory:", "file:x.db?mode=memory", "a b?c#d%20.db", "é.db"])
-def test_a_path_is_a_file_whatever_its_name(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Opener
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    claimed(opened(name))
-
-    assert Path(name).is_file()
-
-
-def test_a_sqlite_url_is_a_path(tmp_path: Path, opened: Opener) -> None:
-    claimed(opened(f"sqlite:///{tmp_path}/x.db"))
-
-    assert (tmp_path / "x.db").is_file()
 
 
 def test_a_link_to_a_file_that_is_not_there_yet_is_followed(tmp_path: Path, opened: Opener) -> None:
@@ -163,21 +210,13 @@ def test_only_the_user_may_read_the_file(tmp_path: Path, opened: Opener) -> None
     }
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
-    file = tmp_path / "notes.txt"
-    file.write_text("dear diary" * 1000)
-
-    assert "not a database" in refusal(file).message
-    assert file.read_text() == "dear diary" * 1000
-
-
 def test_an_empty_file_becomes_a_store(tmp_path: Path, opened: Opener) -> None:
     (tmp_path / "empty").touch()
 
     claimed(opened(tmp_path / "empty"))
 
 
-def test_a_damaged_file_is_said_to_be_damaged(tmp_path: Path, opened: Opener) -> None:
+def test_a_damaged_file_is_reported(tmp_path: Path, opened: Opener) -> None:
     file = tmp_path / "store.db"
     store = opened(file)
     store.save_output(NOBODY, "x" * 500_000)
@@ -229,9 +268,7 @@ def test_a_schema_of_another_version_is_refused(place: str, opened: Opener, chan
 @pytest.mark.parametrize(
     "kept", ["{}", "[]", "nonsense", '{"files": [1]}', '{"files": [], "x": 1}']
 )
-def test_a_result_that_cannot_be_read_is_said_to_be_so(
-    place: str, opened: Opener, kept: str
-) -> None:
+def test_a_result_that_cannot_be_read_is_reported(place: str, opened: Opener, kept: str) -> None:
     store = opened(place)
     store.finish(claimed(store), Result(call_id="c1", tool="t", status=Status.OK))
     execute(place, f"UPDATE toolkiln_calls SET result = '{kept}'")
@@ -243,7 +280,7 @@ def test_a_result_that_cannot_be_read_is_said_to_be_so(
     assert [task.state for task in store.tasks(NOBODY)] == ["done"]
 
 
-def test_a_text_that_cannot_be_read_is_said_to_be_so(tmp_path: Path, opened: Opener) -> None:
+def test_a_text_that_cannot_be_read_is_reported(tmp_path: Path, opened: Opener) -> None:
     store = opened(tmp_path / "store.db")
     claimed(store)
     execute(str(tmp_path / "store.db"), "UPDATE toolkiln_calls SET progress = x'ff'")
@@ -285,7 +322,7 @@ SCRIPT = """if True:
 """
 
 
-def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_survived(tmp_path: Path) -> None:
     said = in_a_mount(
         tmp_path,
         SCRIPT
@@ -334,7 +371,7 @@ def test_a_full_disk_keeps_no_part_of_a_version(tmp_path: Path) -> None:
     assert said[1:] == ["[] None", "NoneType", "[1]"]
 
 
-def test_a_read_only_disk_is_said(tmp_path: Path) -> None:
+def test_a_read_only_disk_is_reported(tmp_path: Path) -> None:
     said = in_a_mount(
         tmp_path,
         SCRIPT
@@ -351,15 +388,6 @@ def test_a_read_only_disk_is_said(tmp_path: Path) -> None:
     assert "is not writable" in said[0]
     assert "Read-only file system" in said[1]
     assert len(said) == 3
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_file_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "store.db"
-    open_store(file).close()
-    file.chmod(0o400)
-
-    assert "is not writable" in refusal(file).message
 
 
 def test_nothing_but_the_store_is_left_in_the_folder(tmp_path: Path) -> None:

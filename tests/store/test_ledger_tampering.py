@@ -30,17 +30,17 @@ FROM toolkiln_audit WHERE seq = {of}"""
 
 
 def verified(place: str | Path) -> Verification:
-    ledger = open_audit_log(place, KEY)
+    log = open_audit_log(place, KEY)
     try:
-        return ledger.verify()
+        return log.verify()
     finally:
-        ledger.close()
+        log.close()
 
 
 def filled(place: str | Path) -> None:
-    ledger = open_audit_log(place, KEY)
-    ledger.append(RECORDS)
-    ledger.close()
+    log = open_audit_log(place, KEY)
+    log.append(RECORDS)
+    log.close()
 
 
 @pytest.mark.parametrize(
@@ -113,16 +113,16 @@ def test_tampering_is_found(place: str, statements: str, problem: str) -> None:
 def test_nothing_is_appended_to_a_head_that_was_edited(place: str, statement: str) -> None:
     filled(place)
     execute(place, statement)
-    ledger = open_audit_log(place, KEY)
+    log = open_audit_log(place, KEY)
 
     with pytest.raises(StoreError, match="its head is wrong") as caught:
-        ledger.append(RECORDS)
+        log.append(RECORDS)
     with pytest.raises(StoreError, match="its head is wrong"):
-        ledger.prune(3.0, "ann")
+        log.prune(3.0, "ann")
 
     assert "verify" in (caught.value.hint or "")
-    assert ledger.verify().count == ROWS
-    ledger.close()
+    assert log.verify().count == ROWS
+    log.close()
 
 
 def test_appending_does_not_hide_rows_removed_before(place: str) -> None:
@@ -141,14 +141,14 @@ def test_an_older_copy_shows_against_a_noted_head_only(tmp_path: Path) -> None:
     filled(file)
     noted = verified(file)
 
-    ledger = open_audit_log(copy, KEY)
+    log = open_audit_log(copy, KEY)
 
-    assert ledger.verify().ok
-    assert not ledger.verify((noted.last, noted.head)).ok
-    ledger.close()
+    assert log.verify().ok
+    assert not log.verify((noted.last, noted.head)).ok
+    log.close()
 
 
-def test_a_forged_record_of_pruning_vouches_for_nothing(place: str) -> None:
+def test_a_forged_prune_record_excuses_no_missing_row(place: str) -> None:
     filled(place)
     execute(
         place,
@@ -160,11 +160,11 @@ def test_a_forged_record_of_pruning_vouches_for_nothing(place: str) -> None:
     assert verified(place).problems == ("row 5 was edited or inserted",)
 
 
-def test_a_record_of_pruning_vouches_for_what_it_names_only(place: str) -> None:
+def test_a_prune_record_excuses_only_the_rows_that_it_names(place: str) -> None:
     filled(place)
-    ledger = open_audit_log(place, KEY)
-    ledger.prune(3.0, "ann")
-    ledger.close()
+    log = open_audit_log(place, KEY)
+    log.prune(3.0, "ann")
+    log.close()
     assert verified(place).ok
 
     execute(place, "DELETE FROM toolkiln_audit WHERE seq = 3")
@@ -173,9 +173,9 @@ def test_a_record_of_pruning_vouches_for_what_it_names_only(place: str) -> None:
 
 
 def test_many_problems_are_counted_not_listed(place: str) -> None:
-    ledger = open_audit_log(place, KEY)
-    ledger.append(RECORDS * 10)
-    ledger.close()
+    log = open_audit_log(place, KEY)
+    log.append(RECORDS * 10)
+    log.close()
     execute(place, "UPDATE toolkiln_audit SET detail = 'x'")
 
     found = verified(place)
@@ -185,18 +185,18 @@ def test_many_problems_are_counted_not_listed(place: str) -> None:
 
 
 @each_row("value", ["x'ff'", "CAST(x'ff' AS TEXT)", "CAST('ok' AS BLOB)"])
-def test_what_is_no_text_is_found_and_not_shown(tmp_path: Path, value: str) -> None:
+def test_a_value_that_is_no_text_is_found_and_not_shown(tmp_path: Path, value: str) -> None:
     file = tmp_path / "audit.db"
     filled(file)
     execute(str(file), f"UPDATE toolkiln_audit SET outcome = {value} WHERE seq = 2")
 
-    ledger = open_audit_log(file, KEY)
+    log = open_audit_log(file, KEY)
 
-    assert ledger.verify().problems == ("row 2 was edited or inserted",)
+    assert log.verify().problems == ("row 2 was edited or inserted",)
     if "TEXT" not in value:
         with pytest.raises(StoreError, match="see row 2"):
-            list(ledger.entries(AuditFilter()))
-    ledger.close()
+            list(log.entries(AuditFilter()))
+    log.close()
 
 
 def test_rows_in_a_table_without_a_key_are_found_when_doubled(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_rows_in_a_table_without_a_key_are_found_when_doubled(tmp_path: Path) ->
 
 @pytest.fixture(scope="module")
 def template() -> Iterator[Path]:
-    """A ledger of six rows, to be copied."""
+    """A log of six rows, to be copied."""
     with TemporaryDirectory() as folder:
         filled(Path(folder, "audit.db"))
         yield Path(folder, "audit.db")

@@ -184,9 +184,7 @@ def test_processes_that_open_an_old_database_at_once_all_succeed(
 
 
 @pytest.mark.parametrize("place", ["postgres"], indirect=True)
-def test_whoever_opens_a_database_that_is_being_completed_waits(
-    old_place: str, opened: Opener
-) -> None:
+def test_opening_a_database_that_is_being_upgraded_waits(old_place: str, opened: Opener) -> None:
     with halted(old_place, "open", "COMMIT") as first, ThreadPoolExecutor(1) as pool:
         second: Future[object] = pool.submit(opened, old_place)
         wait_until_blocked(old_place, second)

@@ -38,7 +38,7 @@ def go(processes: list[Popen[str]]) -> list[str]:
     return [process.communicate()[0] for process in processes]
 
 
-def test_of_many_processes_and_threads_one_runs_each_call(place: str, opened: Opener) -> None:
+def test_each_call_is_run_by_one_of_many_processes_and_threads(place: str, opened: Opener) -> None:
     ids = 60
     with ExitStack() as stack:
         racers = [stack.enter_context(running(place, "race", str(ids), "6")) for _ in range(2)]
@@ -49,7 +49,7 @@ def test_of_many_processes_and_threads_one_runs_each_call(place: str, opened: Op
     assert all(isinstance(claim_of(store, str(number)), Done) for number in range(ids))
 
 
-def test_of_many_takers_one_takes_a_lost_call_over(place: str, opened: Opener) -> None:
+def test_a_lost_call_is_taken_over_by_one_of_many(place: str, opened: Opener) -> None:
     clock = Clock()
     store = opened(place, clock)
     others = [opened(place, clock) for _ in range(4)]
@@ -107,9 +107,7 @@ def test_a_killed_owner_is_replaced_when_its_lease_has_run_out(place: str, opene
     assert later.finish(claim, Result(call_id="c1", tool="t", status=Status.OK))
 
 
-def test_what_was_said_to_be_kept_survives_sigkill_at_any_moment(
-    place: str, opened: Opener
-) -> None:
+def test_every_confirmed_result_survives_sigkill_at_any_moment(place: str, opened: Opener) -> None:
     with running(place, "stream") as doomed:
         assert doomed.stdout
         kept = [doomed.stdout.readline().strip() for _ in range(40)]
@@ -124,9 +122,7 @@ def test_what_was_said_to_be_kept_survives_sigkill_at_any_moment(
             assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_pruning_at_once_from_several_sides_gets_in_nobodys_way(
-    place: str, opened: Opener, clock: Clock
-) -> None:
+def test_concurrent_pruning_blocks_no_claim(place: str, opened: Opener, clock: Clock) -> None:
     stores = [opened(place, clock) for _ in range(4)]
     for _ in range(40):
         stores[0].save_output(NOBODY, "text", keep_seconds=1)
@@ -152,7 +148,7 @@ def test_more_threads_than_connections_wait_their_turn(place: str, opened: Opene
     assert all(isinstance(claim, Claimed) for claim in claims)
 
 
-def test_processes_that_keep_one_file_at_once_get_different_numbers(
+def test_processes_that_store_one_file_concurrently_get_different_numbers(
     place: str, opened: Opener
 ) -> None:
     open_store(place).close()
@@ -169,7 +165,7 @@ def test_processes_that_keep_one_file_at_once_get_different_numbers(
     assert len({version.digest for version in history}) == 60
 
 
-def test_catalogs_that_keep_the_same_files_at_once_do_not_lock_each_other_up(
+def test_catalogs_that_store_the_same_files_concurrently_do_not_deadlock(
     place: str, opened: Opener
 ) -> None:
     files = [content(str(number), f"f{number}.py") for number in range(200)]
@@ -194,7 +190,7 @@ def test_catalogs_that_keep_the_same_files_at_once_do_not_lock_each_other_up(
         "COMMIT",
     ],
 )
-def test_of_a_version_all_is_kept_or_nothing_when_its_keeper_is_killed(
+def test_a_version_is_stored_completely_or_not_at_all_when_its_writer_is_killed(
     place: str, opened: Opener, statement: str
 ) -> None:
     first = opened(place).archive.add("c", content("one"), ADMITTED)
@@ -209,7 +205,7 @@ def test_of_a_version_all_is_kept_or_nothing_when_its_keeper_is_killed(
     assert archive.sources(digest, "greet.py") == {"greet.py": b"two"}
 
 
-def test_readers_do_not_wait_for_a_keeper(place: str, opened: Opener) -> None:
+def test_readers_do_not_wait_for_a_writer(place: str, opened: Opener) -> None:
     archive = opened(place).archive
     first = archive.add("c", content("one"), ADMITTED)
 
@@ -218,7 +214,7 @@ def test_readers_do_not_wait_for_a_keeper(place: str, opened: Opener) -> None:
         assert archive.sources(first.digest, "greet.py") == {"greet.py": b"one"}
 
 
-def test_usages_noted_at_once_stay_within_their_bound(place: str, opened: Opener) -> None:
+def test_usages_recorded_concurrently_stay_within_the_limit(place: str, opened: Opener) -> None:
     archives = [opened(place).archive for _ in range(4)]
 
     def note(number: int) -> None:
@@ -234,7 +230,7 @@ def test_usages_noted_at_once_stay_within_their_bound(place: str, opened: Opener
 
 
 @pytest.mark.parametrize("place", ["postgres"], indirect=True)
-def test_a_usage_noted_from_two_sides_at_once_is_kept_once(place: str, opened: Opener) -> None:
+def test_a_usage_recorded_twice_concurrently_is_stored_once(place: str, opened: Opener) -> None:
     archive = opened(place).archive
     with halted(place, "note", "COMMIT") as first, ThreadPoolExecutor(1) as pool:
         second: Future[object] = pool.submit(

@@ -28,13 +28,8 @@ IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 IN_PLACE_SINGLES = ("not", "if", "then", "else")
 _SINGLES = (
     *IN_PLACE_SINGLES,
-    "items",
-    "contains",
-    "additionalProperties",
-    "propertyNames",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "contentSchema",
+    *("items", "contains", "additionalProperties", "propertyNames"),
+    *("unevaluatedItems", "unevaluatedProperties", "contentSchema"),
 )
 _LISTS = (*IN_PLACE_LISTS, "prefixItems")
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -45,25 +40,10 @@ _OF_ITEMS = frozenset(("items", "contains", "unevaluatedItems"))
 
 ANNOTATIONS = frozenset(
     (
-        "title",
-        "description",
-        "default",
-        "examples",
-        "example",
-        "deprecated",
-        "readOnly",
-        "writeOnly",
-        "discriminator",
-        "contentEncoding",
-        "contentMediaType",
-        "contentSchema",
-        "$defs",
-        "definitions",
-        "$comment",
-        "$schema",
-        "$id",
-        "$anchor",
-        "$vocabulary",
+        *("title", "description", "default", "examples", "example", "deprecated"),
+        *("readOnly", "writeOnly", "discriminator", "$defs", "definitions"),
+        *("contentEncoding", "contentMediaType", "contentSchema"),
+        *("$comment", "$schema", "$id", "$anchor", "$vocabulary"),
     )
 )
 """Keywords that describe without constraining; unknown keywords are treated the same way."""

@@ -58,9 +58,7 @@ class RuntimeSignature:
 def signature_mismatches(read: JsonSchema, found: RuntimeSignature) -> list[str]:
     """Describe each mismatch between the schema read from source and the imported function."""
     properties = read.get("properties")
-    if not isinstance(properties, dict):
-        return []
-    return list(_mismatches(read, properties, found))
+    return list(_mismatches(read, properties, found)) if isinstance(properties, dict) else []
 
 
 def _mismatches(

@@ -68,18 +68,9 @@ class CachedEmbedder:
     def __init__(self, embedder: Embedder, folder: Path) -> None:
         """Cache the vectors of `embedder` in a file in `folder`."""
         self._embedder = embedder
+        self.name, self.dimensions = embedder.name, embedder.dimensions
         digest = sha256(embedder.name.encode("utf-8", "replace")).hexdigest()
         self._file = VectorFile(folder / f"{digest[:32]}.vectors", embedder.dimensions)
-
-    @property
-    def name(self) -> str:
-        """Name of the other embedder."""
-        return self._embedder.name
-
-    @property
-    def dimensions(self) -> int:
-        """Length of each vector."""
-        return self._embedder.dimensions
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return one vector for each text, embedding only texts that are not cached.

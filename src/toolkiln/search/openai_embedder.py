@@ -71,14 +71,10 @@ class OpenAIEmbedder:
             self._headers["Authorization"] = f"Bearer {key}"
         self._url, self._model, self._timeout, self._clock = url, model, timeout, clock
         self.dimensions = dimensions
+        self.name = f"{model} at {url}"
         self._lock = Lock()
         self._cooldown_until = float("-inf")
         self._failure = ""
-
-    @property
-    def name(self) -> str:
-        """Model and URL."""
-        return f"{self._model} at {self._url}"
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return one unit vector for each text; zeros for a blank one.

@@ -73,7 +73,6 @@ class SqliteFile:
             self._identity = self._inode()
 
     def sql(self, statement: str) -> str:
-        """Return the statement unchanged."""
         return statement
 
     @contextmanager
@@ -103,11 +102,9 @@ class SqliteFile:
     def rows(
         self, connection: sqlite3.Connection, statement: str, *parameters: object
     ) -> Iterator[Any]:
-        """Return the cursor."""
         return iter(connection.execute(statement, parameters))
 
     def close(self) -> None:
-        """Close the writer."""
         with self._lock, suppress(sqlite3.Error):
             self._writer.close()
 
@@ -169,7 +166,6 @@ class PostgresServer:
             raise
 
     def sql(self, statement: str) -> str:
-        """Return the statement with psycopg's placeholders."""
         return statement.replace("?", "%s")
 
     @contextmanager
@@ -201,5 +197,4 @@ class PostgresServer:
             yield from cursor.execute(self.sql(statement), parameters)
 
     def close(self) -> None:
-        """Close the pool."""
         self._database.engine.dispose()

@@ -6,6 +6,7 @@ to a provider.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Literal, cast, get_args
 
@@ -13,12 +14,9 @@ from toolkiln.errors import InputError, nearest_hint
 from toolkiln.model.spec import ToolSpec
 from toolkiln.schema.providers.compilers import (
     compile_anthropic,
-    compile_anthropic_strict,
     compile_gemini,
     compile_openai,
     compile_openai_responses,
-    compile_openai_responses_strict,
-    compile_openai_strict,
 )
 from toolkiln.schema.providers.mcp import compile_mcp
 from toolkiln.schema.providers.profile import Compiled
@@ -36,12 +34,12 @@ Provider = Literal[
 ]
 _COMPILERS: Mapping[Provider, Callable[[ToolSpec], Compiled]] = MappingProxyType(
     {
-        "openai": compile_openai,
-        "openai-strict": compile_openai_strict,
-        "openai-responses": compile_openai_responses,
-        "openai-responses-strict": compile_openai_responses_strict,
-        "anthropic": compile_anthropic,
-        "anthropic-strict": compile_anthropic_strict,
+        "openai": partial(compile_openai, strict=False),
+        "openai-strict": partial(compile_openai, strict=True),
+        "openai-responses": partial(compile_openai_responses, strict=False),
+        "openai-responses-strict": partial(compile_openai_responses, strict=True),
+        "anthropic": partial(compile_anthropic, strict=False),
+        "anthropic-strict": partial(compile_anthropic, strict=True),
         "gemini": compile_gemini,
         "mcp": compile_mcp,
     }

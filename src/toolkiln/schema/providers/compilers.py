@@ -42,14 +42,7 @@ def name_errors(spec: ToolSpec, pattern: str) -> list[str]:
     return [f"the name {spec.name[:140]!r} does not match {pattern}"]
 
 
-def _truncate_description(text: str, length: int) -> tuple[str, list[Loss]]:
-    if len(text) <= length:
-        return text, []
-    loss = Loss("", "description", f"the description is truncated to {length:,} characters")
-    return f"{text[: length - 3]}...", [loss]
-
-
-def _non_strict(parameters: JsonSchema, provider: str, key_pattern: str = r"(?s).*") -> LoweredRoot:
+def _non_strict(parameters: JsonSchema, provider: str, key_pattern: str) -> LoweredRoot:
     """Keep the schema, or lower it as little as possible if its root or names are rejected."""
     valid_name = re.compile(key_pattern)
     names = (name for _, node in walk(parameters) for name in node.get("properties", ()))
@@ -63,6 +56,27 @@ def _non_strict(parameters: JsonSchema, provider: str, key_pattern: str = r"(?s)
     except TooLargeError:
         loss = Loss("", "$ref", _TOO_LARGE)
         return LoweredRoot({"type": "object", "properties": {}}, SAME, (loss,), ())
+
+
+def _lower(
+    parameters: JsonSchema,
+    provider: str,
+    strict: Profile | None,
+    limits: Iterable[tuple[str, int, str]],
+    key_pattern: str = r"(?s).*",
+) -> tuple[LoweredRoot, list[Loss]]:
+    """Lower for strict mode if that is wanted and within its limits; else give the reasons."""
+    reasons: list[str] = []
+    if strict:
+        try:
+            lowered = lower_root(parameters, strict)
+            reasons = exceeded(lowered.wire, limits)
+        except TooLargeError:
+            reasons = [_TOO_LARGE_FOR_STRICT]
+        if not reasons:
+            return lowered, []
+    losses = [Loss("", "strict", f"sent without strict: {reason}") for reason in reasons]
+    return _non_strict(parameters, provider, key_pattern), losses
 
 
 def compiled(
@@ -121,53 +135,31 @@ OPENAI_LIMITS = (
 )
 
 
-def compile_openai(spec: ToolSpec) -> Compiled:
-    """Compile a non-strict tool for the Chat Completions API."""
-    return _openai_tool(spec, _non_strict(spec.parameters, "openai"), strict=False)
-
-
-def compile_openai_strict(spec: ToolSpec) -> Compiled:
-    """Compile a tool for strict mode of the Chat Completions API."""
-    try:
-        lowered = lower_root(spec.parameters, OPENAI_STRICT)
-        reasons = exceeded(lowered.wire, OPENAI_LIMITS)
-    except TooLargeError:
-        reasons = [_TOO_LARGE_FOR_STRICT]
-    if not reasons:
-        return _openai_tool(spec, lowered, strict=True)
-    losses = [Loss("", "strict", f"sent without strict: {reason}") for reason in reasons]
-    return _openai_tool(spec, _non_strict(spec.parameters, "openai"), strict=False, losses=losses)
-
-
-def compile_openai_responses(spec: ToolSpec) -> Compiled:
-    """Compile a non-strict tool for the Responses API."""
-    return _responses_tool(compile_openai(spec))
-
-
-def compile_openai_responses_strict(spec: ToolSpec) -> Compiled:
-    """Compile a tool for strict mode of the Responses API."""
-    return _responses_tool(compile_openai_strict(spec))
-
-
-def _responses_tool(tool: Compiled) -> Compiled:
-    function = tool.payload["function"]
-    return replace(tool, payload={"type": "function", "strict": False, **function})
-
-
-def _openai_tool(
-    spec: ToolSpec, lowered: LoweredRoot, *, strict: bool, losses: list[Loss] | None = None
-) -> Compiled:
-    description, truncated = _truncate_description(spec.description, _OPENAI_DESCRIPTION_LENGTH)
-    function: dict[str, object] = {
+def compile_openai(spec: ToolSpec, *, strict: bool) -> Compiled:
+    """Compile a tool for the Chat Completions API."""
+    profile = OPENAI_STRICT if strict else None
+    lowered, losses = _lower(spec.parameters, "openai", profile, OPENAI_LIMITS)
+    description = spec.description
+    function: dict[str, Any] = {
         "name": spec.name,
         "description": description,
         "parameters": lowered.wire,
     }
-    if strict:
+    if strict and not losses:
         function["strict"] = True
+    if len(description) > _OPENAI_DESCRIPTION_LENGTH:
+        function["description"] = f"{description[: _OPENAI_DESCRIPTION_LENGTH - 3]}..."
+        reason = f"the description is truncated to {_OPENAI_DESCRIPTION_LENGTH:,} characters"
+        losses.append(Loss("", "description", reason))
     payload = {"type": "function", "function": function}
-    errors = name_errors(spec, _OPENAI_NAME)
-    return compiled(payload, lowered, errors, [*(losses or ()), *truncated])
+    return compiled(payload, lowered, name_errors(spec, _OPENAI_NAME), losses)
+
+
+def compile_openai_responses(spec: ToolSpec, *, strict: bool) -> Compiled:
+    """Compile a tool for the Responses API."""
+    tool = compile_openai(spec, strict=strict)
+    function = tool.payload["function"]
+    return replace(tool, payload={"type": "function", "strict": False, **function})
 
 
 _ANTHROPIC_NAME = r"^[a-zA-Z0-9_-]{1,128}$"
@@ -193,37 +185,20 @@ ANTHROPIC_LIMITS = (
 )
 
 
-def compile_anthropic(spec: ToolSpec) -> Compiled:
-    """Compile a non-strict tool, renaming property names that Anthropic rejects."""
-    lowered = _non_strict(spec.parameters, "anthropic", _ANTHROPIC_PROPERTY)
-    return _anthropic_tool(spec, lowered, strict=False)
-
-
-def compile_anthropic_strict(spec: ToolSpec) -> Compiled:
-    """Compile a tool for Anthropic's strict mode."""
-    try:
-        lowered = lower_root(spec.parameters, ANTHROPIC_STRICT)
-        reasons = exceeded(lowered.wire, ANTHROPIC_LIMITS)
-    except TooLargeError:
-        reasons = [_TOO_LARGE_FOR_STRICT]
-    if not reasons:
-        return _anthropic_tool(spec, lowered, strict=True)
-    losses = [Loss("", "strict", f"sent without strict: {reason}") for reason in reasons]
-    lowered = _non_strict(spec.parameters, "anthropic", _ANTHROPIC_PROPERTY)
-    return _anthropic_tool(spec, lowered, strict=False, losses=losses)
-
-
-def _anthropic_tool(
-    spec: ToolSpec, lowered: LoweredRoot, *, strict: bool, losses: list[Loss] | None = None
-) -> Compiled:
-    payload: dict[str, object] = {
+def compile_anthropic(spec: ToolSpec, *, strict: bool) -> Compiled:
+    """Compile a tool, renaming property names that Anthropic rejects."""
+    profile = ANTHROPIC_STRICT if strict else None
+    lowered, losses = _lower(
+        spec.parameters, "anthropic", profile, ANTHROPIC_LIMITS, _ANTHROPIC_PROPERTY
+    )
+    payload: dict[str, Any] = {
         "name": spec.name,
         "description": spec.description,
         "input_schema": lowered.wire,
     }
-    if strict:
+    if strict and not losses:
         payload["strict"] = True
-    return compiled(payload, lowered, name_errors(spec, _ANTHROPIC_NAME), losses or [])
+    return compiled(payload, lowered, name_errors(spec, _ANTHROPIC_NAME), losses)
 
 
 _GEMINI_NAME = r"^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$"

@@ -1,16 +1,23 @@
-"""What sessions and API keys promise, over SQLite and PostgreSQL."""
+"""Sessions, API keys, rate buckets and tool settings, over SQLite and PostgreSQL."""
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from tables import each_row
 from toolkiln.errors import InputError, StoreError
 from toolkiln.model.identity import Caller, KeyRecord, SessionRecord
+from toolkiln.model.policy import Draw, Rate
 from toolkiln.store.store import Store
 
 from .conftest import Clock, Opener, count_rows, execute, running, wait_until_blocked
+from .test_processes import go
 
 ODD = "\0\ud800\x1b[31m\n'; DROP TABLE toolkiln_sessions; -- 😀"
 ANN = Caller(
@@ -34,7 +41,7 @@ def session(trace_id: str = "trace", key_id: str | None = None) -> SessionRecord
     return SessionRecord(trace_id=trace_id, caller=ANN, key_id=key_id)
 
 
-def test_a_session_comes_back_whole_with_the_seconds_left(store: Store, clock: Clock) -> None:
+def test_a_session_is_read_back_whole_with_the_seconds_left(store: Store, clock: Clock) -> None:
     store.sessions.put(TOKEN, session(key_id="k" + ODD), 300)
     clock.now += 100
 
@@ -84,7 +91,7 @@ def test_an_ended_session_is_gone_also_for_running_calls(store: Store) -> None:
     assert not store.sessions.renew(TOKEN, 300)
 
 
-def test_a_renewed_session_holds_from_the_renewal_on(store: Store, clock: Clock) -> None:
+def test_a_renewed_session_is_valid_from_the_renewal_on(store: Store, clock: Clock) -> None:
     store.sessions.put(TOKEN, session(), 300)
     clock.now += 200
 
@@ -93,7 +100,7 @@ def test_a_renewed_session_holds_from_the_renewal_on(store: Store, clock: Clock)
     assert not store.sessions.renew(OTHER, 250)
 
 
-def test_a_session_from_the_future_is_none(store: Store, clock: Clock) -> None:
+def test_a_session_from_the_future_is_invalid(store: Store, clock: Clock) -> None:
     store.sessions.put(TOKEN, session(), 300)
     clock.now -= 1
 
@@ -103,9 +110,7 @@ def test_a_session_from_the_future_is_none(store: Store, clock: Clock) -> None:
     assert not store.sessions.renew(TOKEN, 300)
 
 
-def test_a_clock_set_back_gives_no_session_more_than_it_was_granted(
-    store: Store, clock: Clock
-) -> None:
+def test_a_clock_set_back_extends_no_session_beyond_its_grant(store: Store, clock: Clock) -> None:
     store.sessions.put(TOKEN, session(), 300)
     clock.now += 250
     store.sessions.renew(TOKEN, 100)
@@ -142,7 +147,7 @@ def test_living_sessions_are_listed_newest_first_and_bounded(store: Store, clock
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
-def test_a_session_that_would_not_end_or_hold_is_bad_input(store: Store, seconds: float) -> None:
+def test_an_invalid_duration_of_a_session_is_bad_input(store: Store, seconds: float) -> None:
     with pytest.raises(InputError, match="cannot be valid"):
         store.sessions.put(TOKEN, session(), seconds)
     store.sessions.put(TOKEN, session(), 300)
@@ -170,7 +175,7 @@ def test_old_sessions_are_removed_from_time_to_time(
 
 
 @pytest.mark.parametrize("damage", ["nonsense", "[]", '{"groups": 1}', '{"unknown": 1}', "\xff"])
-def test_a_damaged_session_is_said_to_be_so(store: Store, place: str, damage: str) -> None:
+def test_a_damaged_session_is_reported(store: Store, place: str, damage: str) -> None:
     store.sessions.put(TOKEN, session(), 300)
     value = damage.encode("latin-1").hex()
     column = f"'\\x{value}'" if "://" in place else f"x'{value}'"
@@ -185,9 +190,7 @@ def test_a_damaged_session_is_said_to_be_so(store: Store, place: str, damage: st
 
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("column", ["caller", "trace_id", "granted", "key_id"])
-def test_a_value_of_another_type_is_said_to_be_damage(
-    store: Store, place: str, column: str
-) -> None:
+def test_a_value_of_another_type_is_reported(store: Store, place: str, column: str) -> None:
     store.sessions.put(TOKEN, session(), 300)
     execute(place, f"UPDATE toolkiln_sessions SET {column} = 'text'")
 
@@ -195,7 +198,7 @@ def test_a_value_of_another_type_is_said_to_be_damage(
         store.sessions.get(TOKEN)
 
 
-def test_the_stores_own_clock_runs(place: str, opened: Opener) -> None:
+def test_sessions_use_the_clock_of_the_database(place: str, opened: Opener) -> None:
     store = opened(place)
     store.sessions.put(TOKEN, session(), 300)
     found = store.sessions.get(TOKEN)
@@ -336,7 +339,7 @@ def test_the_sessions_of_a_key_end_together_and_the_living_are_counted(
     assert len(store.sessions.alive()) == 1
 
 
-def test_a_damaged_key_is_said_to_be_so(store: Store, place: str) -> None:
+def test_a_damaged_key_is_reported(store: Store, place: str) -> None:
     store.keys.add(api_key(), TOKEN)
     execute(place, "UPDATE toolkiln_keys SET caller = name")
 
@@ -346,10 +349,259 @@ def test_a_damaged_key_is_said_to_be_so(store: Store, place: str) -> None:
         assert caught.value.hint
 
 
-def test_keys_go_by_the_stores_own_clock(place: str, opened: Opener) -> None:
+def test_keys_use_the_clock_of_the_database(place: str, opened: Opener) -> None:
     store = opened(place)
     store.keys.add(api_key(1, expires=time.time() - 60), TOKEN)
     store.keys.add(api_key(2, expires=time.time() + 3600), OTHER)
 
     assert store.keys.find(TOKEN) is None
     assert store.keys.find(OTHER)
+
+
+LONG = "\0\ud800\x1b[31m\n😀" * 1000
+MINUTE = Rate(3, 60)
+
+
+def take(store: Store, *names: str, rate: Rate = MINUTE) -> float:
+    return store.buckets.take([Draw(name, rate) for name in names])
+
+
+def test_a_bucket_is_full_at_first_and_then_says_when(store: Store, clock: Clock) -> None:
+    taken = [take(store, "b") for _ in range(3)]
+    refused = take(store, "b")
+    clock.now += 15
+    later = take(store, "b")
+    clock.now += later
+
+    assert taken == [0, 0, 0]
+    assert refused == pytest.approx(20)
+    assert later == pytest.approx(5)
+    assert take(store, "b") == 0
+    assert take(store, "b") == pytest.approx(20)
+
+
+def test_buckets_are_distinguished_by_their_whole_names(store: Store) -> None:
+    one = Rate(1, 60)
+
+    assert take(store, LONG, rate=one) == 0
+    assert take(store, LONG + "x", rate=one) == 0
+    assert take(store, LONG, rate=one) > 0
+    assert take(store, "", rate=one) == 0
+
+
+def test_a_token_comes_from_each_bucket_or_from_none(store: Store) -> None:
+    slow = Draw("slow", Rate(1, 600))
+    store.buckets.take([slow])
+
+    assert store.buckets.take([Draw("b", MINUTE), slow]) == pytest.approx(600)
+    assert [take(store, "b") for _ in range(3)] == [0, 0, 0]
+    assert store.buckets.take([Draw("b", MINUTE), slow]) == pytest.approx(600)
+    assert store.buckets.take([]) == 0
+
+
+def test_a_bucket_named_twice_gives_one_token(store: Store) -> None:
+    assert take(store, "b", "b", rate=Rate(1, 60)) == 0
+
+
+def test_refusals_do_not_keep_a_bucket_empty(store: Store, clock: Clock) -> None:
+    for _ in range(3):
+        take(store, "b")
+    for _ in range(19):
+        clock.now += 1
+        assert take(store, "b") > 0
+    clock.now += 1
+
+    assert take(store, "b") == 0
+
+
+@pytest.mark.parametrize("jump", [1, 3600, 10**7])
+def test_a_clock_set_back_neither_fills_nor_freezes_a_bucket(
+    store: Store, clock: Clock, jump: float
+) -> None:
+    for _ in range(3):
+        take(store, "b")
+    clock.now -= jump
+    refused = take(store, "b")
+    clock.now += 20
+
+    assert refused == pytest.approx(20)
+    assert take(store, "b") == 0
+    assert take(store, "b") == pytest.approx(20)
+
+
+def test_a_clock_set_back_under_a_bucket_with_tokens_leaves_them(
+    store: Store, clock: Clock
+) -> None:
+    take(store, "b")
+    clock.now -= 1000
+
+    assert [take(store, "b") == 0 for _ in range(3)] == [True, True, False]
+
+
+def test_a_clock_set_ahead_fills_a_bucket_at_most(store: Store, clock: Clock) -> None:
+    for _ in range(3):
+        take(store, "b")
+    clock.now += 10**9
+
+    assert [take(store, "b") == 0 for _ in range(4)] == [True, True, True, False]
+
+
+def test_a_changed_rate_applies_immediately(store: Store, clock: Clock) -> None:
+    take(store, "b", rate=Rate(10, 60))
+
+    assert [take(store, "b", rate=Rate(2, 60)) for _ in range(2)] == [0, 0]
+    assert take(store, "b", rate=Rate(2, 60)) == pytest.approx(30)
+    assert take(store, "b", rate=Rate(60, 60)) == pytest.approx(1)
+    clock.now += 1
+    assert take(store, "b", rate=Rate(60, 60)) == 0
+
+
+@each_row(
+    "rate", [Rate(0, 60), Rate(-1, 60), Rate(1, 0), Rate(1, float("nan")), Rate(1, float("inf"))]
+)
+def test_an_invalid_rate_is_bad_input(store: Store, rate: Rate) -> None:
+    with pytest.raises(InputError, match="not a valid rate"):
+        take(store, "b", rate=rate)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
+@given(
+    rate=st.builds(Rate, st.integers(1, 20), st.floats(0.1, 1000)),
+    steps=st.lists(st.floats(-50, 50), min_size=20, max_size=40),
+)
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_no_more_is_taken_than_there_was(
+    store: Store, clock: Clock, rate: Rate, steps: list[float]
+) -> None:
+    clock.now += 10**7
+    taken, passed = 0, 0.0
+    for step in steps:
+        clock.now += step
+        passed += max(0.0, step)
+        taken += take(store, "b", rate=rate) == 0
+
+    assert taken <= rate.count + passed * rate.count / rate.seconds + 0.001
+
+
+def test_a_caller_that_waits_the_returned_time_gets_its_token(
+    place: str, opened: Opener, clock: Clock
+) -> None:
+    store = opened(place, clock)
+    clock.now = 1_800_000_000.123456
+    rate = Rate(7, 60)
+    for _ in range(7):
+        take(store, "b", rate=rate)
+    for _ in range(30):
+        wait = take(store, "b", rate=rate)
+        clock.now += wait
+
+        assert wait > 0
+        assert take(store, "b", rate=rate) == 0
+
+
+def test_processes_together_take_every_token_once(place: str, opened: Opener) -> None:
+    opened(place)
+    with ExitStack() as stack:
+        takers = [
+            stack.enter_context(running(place, "take", "50", "40", script="guard.py"))
+            for _ in range(3)
+        ]
+        taken = [int(said) for said in go(takers)]
+
+    assert sum(taken) == 50
+
+
+def test_full_buckets_are_removed_and_others_are_not(
+    store: Store, place: str, clock: Clock
+) -> None:
+    take(store, "quick", "quick too", rate=Rate(10, 10))
+    take(store, "slow", rate=Rate(1, 1000))
+    clock.now += 100
+    store.prune()
+
+    assert count_rows(place, "toolkiln_buckets") == 1
+    assert take(store, "slow", rate=Rate(1, 1000)) == pytest.approx(900)
+    assert take(store, "quick", rate=Rate(10, 10)) == 0
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_a_damaged_bucket_is_reported(store: Store, place: str) -> None:
+    take(store, "b")
+    execute(place, "UPDATE toolkiln_buckets SET level = 'much'")
+
+    with pytest.raises(StoreError, match="cannot be read"):
+        take(store, "b")
+
+
+def test_buckets_use_the_clock_of_the_database(place: str, opened: Opener) -> None:
+    store = opened(place)
+
+    assert take(store, "b", rate=Rate(1, 1000)) == 0
+    assert 0 < take(store, "b", rate=Rate(1, 1000)) <= 1000
+
+
+def test_what_was_set_is_read_whole(store: Store) -> None:
+    values = {"z": 1, "a" + ODD: [ODD, None, 2**70, {"b": 1.5}], "c": "\ud83d\ude00"}
+    store.tool_settings.change(ODD, lambda _: values)
+
+    assert store.tool_settings.read(ODD) == values
+    assert list(store.tool_settings.read(ODD)) == list(values)
+    assert store.tool_settings.read("other") == {}
+
+
+def instead(values: dict[str, str], _: object) -> dict[str, str]:
+    return values
+
+
+def test_the_operators_values_and_each_users_are_apart(store: Store) -> None:
+    for user in ("", "ann", "discord:ann"):
+        store.tool_settings.change("t", partial(instead, {"of": user}), user)
+
+    read = store.tool_settings.read
+    assert [read("t")["of"], read("t", "ann")["of"]] == ["", "ann"]
+    assert read("t", "discord:ann") == {"of": "discord:ann"}
+    assert read("t", "bob") == {}
+
+
+def test_a_write_replaces_the_whole_and_nothing_removes_it(store: Store, place: str) -> None:
+    store.tool_settings.change("t", lambda _: {"a": 1, "b": 2})
+    store.tool_settings.change("t", lambda _: {"b": 3})
+    after = store.tool_settings.read("t")
+    store.tool_settings.change("t", lambda _: {})
+
+    assert after == {"b": 3}
+    assert store.tool_settings.read("t") == {}
+    assert count_rows(place, "toolkiln_settings") == 0
+
+
+def test_a_write_that_fails_changes_nothing(store: Store) -> None:
+    store.tool_settings.change("t", lambda _: {"a": 1})
+
+    with pytest.raises(StoreError, match="cannot be stored"):
+        store.tool_settings.change("t", lambda _: {"a": object()})
+    assert store.tool_settings.read("t") == {"a": 1}
+
+
+def test_processes_that_change_at_once_lose_nothing(place: str, opened: Opener) -> None:
+    store = opened(place)
+    with ExitStack() as stack:
+        writers = [
+            stack.enter_context(running(place, "set", who, "20", script="guard.py"))
+            for who in ("ann", "bob")
+        ]
+        go(writers)
+
+    assert store.tool_settings.read("t") == {
+        f"{who}{n}": n for who in ("ann", "bob") for n in range(20)
+    }
+
+
+@pytest.mark.parametrize("damage", ["7b", "31", "ff"])
+def test_damaged_settings_are_reported(store: Store, place: str, damage: str) -> None:
+    store.tool_settings.change("t", lambda _: {"a": 1})
+    value = f"'\\x{damage}'" if "://" in place else f"x'{damage}'"
+    execute(place, f"UPDATE toolkiln_settings SET content = {value}")
+
+    with pytest.raises(StoreError) as caught:
+        store.tool_settings.read("t")
+    assert caught.value.hint
