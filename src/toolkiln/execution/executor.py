@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from toolkiln.execution.call_events import RunningCall
 from toolkiln.execution.questions import CallQuestions, CallTimer, QuestionChannel
@@ -120,11 +120,9 @@ class Executor(Protocol):
 
     async def run(self, invocation: Invocation) -> ExecutionOutcome:
         """Run the call. Raises BackendError if the platform fails, never for the tool."""
-        ...
 
     async def close(self) -> None:
         """End all processes and threads."""
-        ...
 
 
 class InstalledEnvironment(Protocol):
@@ -133,7 +131,6 @@ class InstalledEnvironment(Protocol):
     @property
     def site(self) -> Path:
         """Folder of the packages."""
-        ...
 
 
 class EnvironmentProvider(Protocol):
@@ -146,7 +143,6 @@ class EnvironmentProvider(Protocol):
 
         None if there are no requirements. Raises InputError or EnvironmentFailed.
         """
-        ...
 
 
 class WorkspaceProvider(Protocol):
@@ -154,10 +150,7 @@ class WorkspaceProvider(Protocol):
 
     def open(self, session: str, *, writable: bool) -> Workspace:
         """Return the folder of a session, created if needed."""
-        ...
 
-
-T = TypeVar("T", int, float)
 
 MAXIMA = Bounds(timeout=600.0, memory=4 << 30, cpu=600.0, processes=256, disk=1 << 30)
 """Upper limits of all tools, unless the operator sets others."""
@@ -166,20 +159,17 @@ _DEFAULTS = Bounds()
 
 def bounds_of(limits: Limits, maxima: Bounds, caller_timeout: float | None) -> Bounds:
     """Return the limits of a call: those that the tool declares, capped by the maxima."""
-    timeout = min(_either(limits.timeout, _DEFAULTS.timeout), maxima.timeout)
+    declared = limits.timeout or _DEFAULTS.timeout  # no declared limit is 0
+    timeout = min(declared, maxima.timeout)
     if caller_timeout is not None:
         timeout = min(timeout, caller_timeout)
     return Bounds(
         timeout=timeout,
-        memory=min(_either(limits.memory, _DEFAULTS.memory), maxima.memory),
-        cpu=min(_either(limits.cpu, _either(limits.timeout, _DEFAULTS.timeout)), maxima.cpu),
-        processes=min(_either(limits.processes, _DEFAULTS.processes), maxima.processes),
-        disk=min(_either(limits.disk, _DEFAULTS.disk), maxima.disk),
+        memory=min(limits.memory or _DEFAULTS.memory, maxima.memory),
+        cpu=min(limits.cpu or declared, maxima.cpu),
+        processes=min(limits.processes or _DEFAULTS.processes, maxima.processes),
+        disk=min(limits.disk or _DEFAULTS.disk, maxima.disk),
     )
-
-
-def _either(declared: T | None, default: T) -> T:
-    return default if declared is None else declared
 
 
 class Dispatcher(Protocol):
@@ -187,7 +177,6 @@ class Dispatcher(Protocol):
 
     def spec(self, call: Call) -> ToolSpec | None:
         """Return the tool of a call that another process runs; None: it runs in this process."""
-        ...
 
     async def call(
         self,
@@ -196,23 +185,18 @@ class Dispatcher(Protocol):
         channel: QuestionChannel | None,
     ) -> Result | None:
         """Run the call in another process; None: it cannot be sent, and the gateway refuses it."""
-        ...
 
     async def adopt(self, call: Call, caller: Caller) -> bool:
         """Store a call that is already sent; False if it runs in this process.
 
         Raises ToolkilnError if it cannot be stored.
         """
-        ...
 
     async def ready(self) -> None:
         """Raise ToolkilnError if calls cannot be sent."""
-        ...
 
     def detach(self) -> None:
         """Let calls that are stored continue after `close`."""
-        ...
 
     async def close(self) -> None:
         """Close all connections."""
-        ...

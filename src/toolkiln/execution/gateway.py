@@ -154,8 +154,8 @@ class Gateway:
                 result = await dispatcher.call(running, spec, channel)
                 if result is not None:
                     return result
-            if recorder.must_wait:
-                await recorder.caught_up()
+            if recorder.must_flush:
+                await asyncio.to_thread(recorder.flush)
             recorder.begin(running, running.audit_record)
             is_recorded = True
             result = await self._run_checked(running, channel)
@@ -163,7 +163,7 @@ class Gateway:
         except CallRefused as end:
             result = refused_result(call, running.at, end.status, end.error, end.tool)
             return result
-        except NotAllowed as error:
+        except (NotAllowed, NoSession) as error:
             result = refused_result(call, running.at, Status.DENIED, as_call_error(error))
             return result
         except ToolkilnError as error:  # above all: a call that cannot be recorded does not run
@@ -183,10 +183,11 @@ class Gateway:
                     running.end(result)
 
     async def _run_checked(self, running: RunningCall, channel: QuestionChannel | None) -> Result:
-        call = running.call
-        caller = running.caller = self._guard.known_caller(
-            call.session, running=call.depth > 0
-        ) or await self._caller(call)
+        call, is_nested = running.call, running.call.depth > 0
+        caller = self._guard.known_caller(call.session, running=is_nested)
+        if caller is None:
+            caller = await self._guard.caller(call.session, running=is_nested)
+        running.caller = caller
         tool = self._resolve(call, caller)
         running.digest = tool.spec.digest
         if tool.spec is not self._hidden:
@@ -227,14 +228,6 @@ class Gateway:
             running.call, prepared.caller, (prepared.tool.spec, prepared.arguments), run,
             lambda: running.progress,
         )  # fmt: skip
-
-    async def _caller(self, call: Call) -> Caller:
-        try:
-            return await self._guard.caller(call.session, running=call.depth > 0)
-        except NoSession as error:
-            raise CallRefused(Status.DENIED, as_call_error(error)) from None
-        except ToolkilnError as error:
-            raise CallRefused(Status.UNAVAILABLE, as_call_error(error)) from None
 
     def _resolve(self, call: Call, caller: Caller) -> ResolvedTool:
         try:
@@ -278,7 +271,7 @@ class Gateway:
                 arguments,
                 caller=prepared.caller,
                 site=site,
-                is_nested=prepared.call.depth > 0,
+                is_nested=prepared.running.call.depth > 0,
             )
 
     async def _execute(self, prepared: PreparedCall, inputs: CallInputs) -> ExecutionOutcome:
@@ -333,7 +326,7 @@ class Gateway:
         async with parts.environments.use(parts.requirements(tool), report) as environment:
             invocation.site = environment.site if environment else None
             invocation.network = granted(rights.network, tool.grant.network)
-            invocation.is_nested = prepared.call.depth > 0
+            invocation.is_nested = prepared.running.call.depth > 0
             return await parts.sandbox.run(invocation)
 
     def _bounds(self, tool: ResolvedTool, timeout: float | None) -> Bounds:
@@ -361,7 +354,7 @@ class Gateway:
         self, prepared: PreparedCall, timer: CallTimer, mask: Mask
     ) -> Callable[[str, Any], Awaitable[Result]]:
         """Return the function that runs nested calls, for the same caller and the time left."""
-        call, count = prepared.call, 0
+        call, count = prepared.running.call, 0
 
         async def nested(tool: str, arguments: Any) -> Result:
             nonlocal count
@@ -391,7 +384,7 @@ class Gateway:
         return nested
 
     async def _result(self, prepared: PreparedCall, outcome: ExecutionOutcome) -> Result:
-        call, spec, started = prepared.call, prepared.tool.spec, prepared.running.at
+        call, spec, started = prepared.running.call, prepared.tool.spec, prepared.running.at
         output = model_text(outcome, spec)
         truncation = None
         notes = (*prepared.notes, *outcome.notes)

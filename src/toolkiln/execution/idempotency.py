@@ -14,15 +14,25 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from toolkiln.errors import NotFound, ToolkilnError
-from toolkiln.model.call import Call, CallError, Result, Status, Task
+from toolkiln.execution.outcomes import as_call_error
+from toolkiln.model.call import (
+    Call,
+    CallError,
+    Claim,
+    Claimed,
+    Done,
+    IdConflict,
+    Lease,
+    OutputPage,
+    Result,
+    Status,
+    Task,
+)
 from toolkiln.model.identity import Caller
 from toolkiln.model.spec import ToolSpec
-
-if TYPE_CHECKING:
-    from toolkiln.model.call import Claim, Claimed, Lease, OutputPage
 
 
 class CallStore(Protocol):
@@ -30,52 +40,40 @@ class CallStore(Protocol):
 
     def claim(
         self, call: Call, *, caller: Caller, fingerprint: str, owner: str, lease_seconds: float
-    ) -> "Claim":
+    ) -> Claim:
         """Claim a call id; of concurrent claims one succeeds."""
-        ...
 
-    def renew(self, claim: "Claimed", lease_seconds: float) -> "Lease":
+    def renew(self, claim: Claimed, lease_seconds: float) -> Lease:
         """Extend a claim; returns whether it is held, to be cancelled or lost."""
-        ...
 
-    def finish(self, claim: "Claimed", result: Result) -> bool:
+    def finish(self, claim: Claimed, result: Result) -> bool:
         """Store the result of a call; False if the claim was lost."""
-        ...
 
-    def release(self, claim: "Claimed", result: Result) -> bool:
+    def release(self, claim: Claimed, result: Result) -> bool:
         """Store the result and free the id for another run; False if the claim was lost."""
-        ...
 
-    def set_progress(self, claim: "Claimed", text: str) -> bool:
+    def set_progress(self, claim: Claimed, text: str) -> bool:
         """Store the latest progress of a call."""
-        ...
 
     def request_cancel(self, caller: Caller, call_id: str) -> bool:
         """Request the cancellation of a running call; False if it is not running."""
-        ...
 
     def task(self, caller: Caller, call_id: str) -> Task | None:
         """Return a call as a task."""
-        ...
 
     def tasks(self, caller: Caller, limit: int = 50) -> list[Task]:
         """Return a caller's calls without results, newest first."""
-        ...
 
     def save_output(self, caller: Caller, text: str) -> str:
         """Store a text for paging and return its handle."""
-        ...
 
-    def read_output(self, caller: Caller, handle: str, offset: int, limit: int) -> "OutputPage":
+    def read_output(self, caller: Caller, handle: str, offset: int, limit: int) -> OutputPage:
         """Return a page of a stored text."""
-        ...
 
     def close(self) -> None:
         """Close the store."""
-        ...
 
 
-T = TypeVar("T")
 _LEASE_SECONDS = 20.0
 _HEARTBEAT = 1.0
 """Seconds between renewals, which also show requests to cancel."""
@@ -85,7 +83,7 @@ _FIRST_POLL, _LONGEST_POLL = 0.02, 1.0
 class CallResults:
     """Asynchronous access to the call store; one result per call id."""
 
-    def __init__(self, open_store: Callable[[], "CallStore"]) -> None:
+    def __init__(self, open_store: Callable[[], CallStore]) -> None:
         self._open = open_store
         self._store: CallStore | None = None
         self._opening = asyncio.Lock()
@@ -104,15 +102,12 @@ class CallResults:
         Two calls are the same if `work`, tool and arguments, is. `progress` returns the latest
         progress of the tool.
         """
-        from toolkiln.model.call import Claimed, Done, IdConflict
-
         fingerprint = _fingerprint(*work)
-        identity = {"caller": caller, "fingerprint": fingerprint, "owner": self._owner}
         deadline = time.monotonic() + (inf if call.timeout is None else call.timeout)
         poll = _FIRST_POLL
         try:
             while True:
-                claim = await self._run("claim", call, **identity, lease_seconds=_LEASE_SECONDS)
+                claim = await self._claim(call, caller, fingerprint)
                 if isinstance(claim, Claimed):
                     running = asyncio.ensure_future(run())
                     return await self._complete(call, claim, running, progress)
@@ -126,9 +121,7 @@ class CallResults:
                 await asyncio.sleep(min(poll, left))
                 poll = min(poll * 2, _LONGEST_POLL)
         except ToolkilnError as error:
-            failure = CallError(
-                code=error.code, message=error.message, hint=error.hint, retryable=True
-            )
+            failure = as_call_error(error).model_copy(update={"retryable": True})
             return _refused(call, Status.UNAVAILABLE, failure)
 
     async def adopt(
@@ -143,20 +136,17 @@ class CallResults:
         Raises:
             StoreError: the store failed.
         """
-        claim = await self._run(
-            "claim",
-            call,
-            caller=caller,
-            fingerprint="",
-            owner=self._owner,
-            lease_seconds=_LEASE_SECONDS,
-        )
+        claim = await self._claim(call, caller, "")
         return asyncio.create_task(self._complete(call, claim, running, progress))
+
+    async def _claim(self, call: Call, caller: Caller, fingerprint: str) -> Any:
+        identity = {"caller": caller, "fingerprint": fingerprint, "owner": self._owner}
+        return await self._run("claim", call, **identity, lease_seconds=_LEASE_SECONDS)
 
     async def _complete(
         self,
         call: Call,
-        claim: "Claimed",
+        claim: Claimed,
         running: "asyncio.Future[Result]",
         progress: Callable[[], str],
     ) -> Result:
@@ -185,13 +175,11 @@ class CallResults:
     async def _wait(
         self,
         call: Call,
-        claim: "Claimed",
+        claim: Claimed,
         running: "asyncio.Future[Result]",
         progress: Callable[[], str],
     ) -> Result:
         """Wait for the result, renew the lease, and cancel the call on request."""
-        from toolkiln.model.call import Lease
-
         stored = ""
         while True:
             done, _ = await asyncio.wait([running], timeout=_HEARTBEAT)
@@ -216,9 +204,7 @@ class CallResults:
         except ToolkilnError as error:
             return None, (f"the full output could not be stored: {error.message}",)
 
-    async def read_output(
-        self, caller: Caller, handle: str, offset: int, limit: int
-    ) -> "OutputPage":
+    async def read_output(self, caller: Caller, handle: str, offset: int, limit: int) -> OutputPage:
         """Return a page of a stored output.
 
         Raises:

@@ -18,7 +18,7 @@ from toolkiln.execution.call_events import RunningCall
 from toolkiln.execution.executor import Bounds, Executor, Invocation
 from toolkiln.execution.outcomes import as_call_error, invalid_arguments
 from toolkiln.execution.questions import QuestionChannel
-from toolkiln.model.call import Call, CallError, Status
+from toolkiln.model.call import CallError, Status
 from toolkiln.model.identity import ANONYMOUS, Caller, Privilege
 from toolkiln.model.network import granted
 from toolkiln.model.policy import PolicyDecision
@@ -97,11 +97,6 @@ class PreparedCall:
     """None: the caller cannot be asked."""
 
     @property
-    def call(self) -> Call:
-        """The request."""
-        return self.running.call
-
-    @property
     def is_privileged(self) -> bool:
         """Whether the tool requires an audit record before the run."""
         return not self.tool.spec.rights.sandbox or self.tool.spec.hints.destructive is True
@@ -161,7 +156,7 @@ async def preflight(
     if names:
         await asyncio.to_thread(_secret_values, guard, names)  # raises if one is not set
     draws = guard.rates().draws(caller, spec)
-    if draws and (early := await guard.rate_refusal(spec, draws, prepared.call.timeout)):
+    if draws and (early := await guard.rate_refusal(spec, draws, prepared.running.call.timeout)):
         raise CallRefused(Status.DENIED, early, tool)
     reason = None
     if spec.rights.needs_approval or prepared.decision.effect == "ask":
@@ -212,7 +207,7 @@ async def _approval_reason(
     prepared: PreparedCall, tool_needs_approval: ApprovalCheck
 ) -> str | None:
     """Return why the call requires an approval; None if it does not."""
-    name, rights = prepared.call.tool, prepared.tool.spec.rights
+    name, rights = prepared.running.call.tool, prepared.tool.spec.rights
     if prepared.decision.effect == "ask":
         return prepared.decision.why
     if rights.approval_function is None:
@@ -253,7 +248,7 @@ async def _obtain_approval(guard: Guard, prepared: PreparedCall, reason: str) ->
 
 async def _check_again(guard: Guard, prepared: PreparedCall) -> None:
     """Refuse the call if the session ended or the rules changed during the approval."""
-    call, tool = prepared.call, prepared.tool
+    call, tool = prepared.running.call, prepared.tool
     try:
         prepared.caller = await guard.caller(call.session, running=True)
     except NoSession as error:

@@ -43,39 +43,30 @@ class ApprovalStore(Protocol):
         remember_keys: Mapping[Remember, str],
     ) -> Approval:
         """Store a pending approval, or return the one stored earlier for the same call."""
-        ...
 
     def get(self, approval_id: str) -> Approval | None:
         """Return an approval in its current state."""
-        ...
 
     def of_call(self, call_key: str) -> list[Approval]:
         """Return the pending approvals of a call, newest first."""
-        ...
 
     def decide(self, approval_id: str, verdict: ApprovalVerdict) -> Approval:
         """Store a decision; the first one counts. Raises InputError."""
-        ...
 
     def use(self, approval_id: str, fingerprint: str) -> Approval | None:
         """Use an approval, once."""
-        ...
 
     def withdraw(self, approval_id: str) -> bool:
         """Withdraw an approval whose call no longer waits."""
-        ...
 
     def remembered(self, keys: Sequence[str]) -> Approval | None:
         """Return an approval that was remembered under one of these keys."""
-        ...
 
     def forget(self, approval_id: str) -> bool:
         """Stop remembering an approval."""
-        ...
 
     def list(self, states: Sequence[str] = ("pending",), limit: int = 100) -> list[Approval]:
         """Return approvals, newest first."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +111,7 @@ class ApprovalService:
     async def obtain(
         self, request: ApprovalRequest, observe: Callable[[Event], None]
     ) -> ApprovalOutcome:
-        """Wait for a person's decision, up to the time limit and the call's timeout.
-
-        Raises:
-            StoreError: the approval cannot be stored or looked up.
-        """
+        """Wait for a person's decision, up to the time limit and the call's timeout."""
         text = canonical(request.arguments)
         keys = _remember_keys(request, text)
         patience = self.patience
@@ -211,9 +198,8 @@ class ApprovalService:
         store = self._store()
         approval = store.get(approval_id)
         if approval is None:
-            raise NotFound(
-                f"there is no approval {approval_id!r}", hint="see `toolkiln approvals list`"
-            )
+            hint = "see `toolkiln approvals list`"
+            raise NotFound(f"there is no approval {approval_id!r}", hint=hint)
         if not may_answer(by, approval, is_local=is_local):
             raise _may_not_answer(by, approval)
         if verdict.arguments is not None:
@@ -369,11 +355,7 @@ class PendingApprovals:
         self._fresh_until = 0.0
 
     async def by(self, caller: Caller, *, is_local: bool) -> frozenset[str]:
-        """Return the ids of the approvals a caller may decide on; `is_local` as in `may_answer`.
-
-        Raises:
-            StoreError: the lookup failed.
-        """
+        """Return the ids of the approvals a caller may decide on; `is_local` as in `may_answer`."""
         async with self._lock:
             if time.monotonic() >= self._fresh_until:
                 self._cached = await asyncio.to_thread(self._approvals.waiting, _MAX_LISTED)

@@ -6,7 +6,6 @@ retried; after a while the writer accepts no more, and calls that cannot be audi
 `store` has the log itself.
 """
 
-import asyncio
 import atexit
 import logging
 import os
@@ -81,16 +80,17 @@ def audit_key(setting: str, state: Path) -> bytes:
         return setting.encode("utf-8", "surrogateescape")
     file = state / "audit.key"
     try:
-        return _read_key(file)
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError) as error:
-        raise _unusable(file, error) from None
-    try:
+        with suppress(FileNotFoundError):
+            return _read_key(file)
         _create_key(file)
         return _read_key(file)
     except (OSError, ValueError) as error:
-        raise _unusable(file, error) from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(
+            f"the audit key {str(file)!r} cannot be used: {reason}",
+            hint="make it a private file of this user with at least 16 characters, "
+            "or set audit_key",
+        ) from None
 
 
 def _read_key(file: Path) -> bytes:
@@ -116,17 +116,10 @@ def _create_key(file: Path) -> None:
             opened.write(os.urandom(32).hex() + "\n")
             opened.flush()
             os.fsync(descriptor)
-        os.link(unfinished, file)
-    except FileExistsError:
-        pass  # created by another process
+        with suppress(FileExistsError):  # created by another process
+            os.link(unfinished, file)
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-def _unusable(file: Path, error: Exception) -> InputError:
-    reason = getattr(error, "strerror", None) or str(error)
-    hint = "make it a private file of this user with at least 16 characters, or set audit_key"
-    return InputError(f"the audit key {str(file)!r} cannot be used: {reason}", hint=hint)
 
 
 class AuditWriter:
@@ -166,18 +159,9 @@ class AuditWriter:
         self._failing_since = 0.0  # first attempt to write the oldest unwritten record, or 0
         self._reason = "it is slow"
 
-    async def caught_up(self) -> None:
-        """Wait until the log is open and the queue is short.
-
-        Raises:
-            AuditFailed: the log cannot be written.
-        """
-        if self.must_wait:
-            await asyncio.to_thread(self.flush)
-
     @property
-    def must_wait(self) -> bool:
-        """Whether calls must wait: nothing was written yet, or the queue is long."""
+    def must_flush(self) -> bool:
+        """Whether calls must wait for `flush`: nothing was written yet, or the queue is long."""
         return not self._is_open or len(self._queue) > _BUSY_QUEUE
 
     def ready(self) -> None:

@@ -87,7 +87,6 @@ class RateStore(Protocol):
 
     def take(self, draws: Sequence[Draw]) -> float:
         """Take one token from each bucket, or none and return the seconds to wait."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,6 @@ class Guard:
 
         Raises:
             NoSession: the session is unknown or has ended.
-            StoreError: the lookup failed.
         """
         running = running or _is_acting(token)
         known = self.known_caller(token, running=running)
@@ -162,9 +160,6 @@ class Guard:
 
         Waits for an unreachable Redis, up to the call's timeout. If the connection broke after
         Redis took the tokens, the retry takes others: a call counts twice rather than not at all.
-
-        Raises:
-            StoreError: the lookup failed.
         """
 
         async def take() -> float:

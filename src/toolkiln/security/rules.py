@@ -18,7 +18,6 @@ from toolkiln.model.spec import ToolSpec
 from toolkiln.schema.document import secret_fields
 
 _CACHED_DECISIONS = 20_000
-_CACHED_CALLERS = 1_000
 _TOKENS = re.compile(
     r"(\*)|(\?|\[(?:!.|[^!])[^\]]*\])|((?:[^*?\[]|\[(?!(?:!.|[^!])[^\]]*\]))+)", re.DOTALL
 )
@@ -142,7 +141,7 @@ def restricted_use(spec: ToolSpec) -> str | None:
 class Rules:
     """Rules in order, and the privileges the operator grants; immutable."""
 
-    __slots__ = ("_decisions", "_default", "_privileges", "_rows", "_rows_for")
+    __slots__ = ("_decisions", "_default", "_privileges", "_rows")
 
     def __init__(
         self,
@@ -154,7 +153,6 @@ class Rules:
         self._privileges = {who: frozenset(names) for who, names in privileges.items()}
         self._default = PolicyDecision(default, f'no rule fits, and policy = "{default}" decides')
         self._rows = _without_duplicates(rules)
-        self._rows_for = lru_cache(_CACHED_CALLERS)(self._match_caller)
         self._decisions: dict[object, PolicyDecision] = {}
 
     def decision(self, caller: Caller, spec: ToolSpec) -> PolicyDecision:
@@ -177,9 +175,12 @@ class Rules:
         tool, toolkit = spec.name, spec.toolkit.name if spec.toolkit else None
         folded_tool, folded_toolkit = folded(tool), folded(toolkit or "")
         hints = frozenset(name for name, value in spec.hints if value is True)
-        for row in self._rows_for(user, caller.groups, caller.privileges):
+        for row in self._rows:
             if (
-                (row.hints is None or not row.hints.isdisjoint(hints))
+                (row.users is None or user in row.users)
+                and (row.groups is None or not row.groups.isdisjoint(caller.groups))
+                and (row.privileges is None or not row.privileges.isdisjoint(caller.privileges))
+                and (row.hints is None or not row.hints.isdisjoint(hints))
                 and (row.tools is None or row.tools.match(tool, folded_tool))
                 and (
                     row.toolkits is None
@@ -188,17 +189,6 @@ class Rules:
             ):
                 return row.decision_by_name if user in row.named_users else row.decision
         return self._default
-
-    def _match_caller(
-        self, user: str | None, groups: frozenset[str], privileges: frozenset[str]
-    ) -> "tuple[_Row, ...]":
-        return tuple(
-            row
-            for row in self._rows
-            if (row.users is None or user in row.users)
-            and (row.groups is None or not row.groups.isdisjoint(groups))
-            and (row.privileges is None or not row.privileges.isdisjoint(privileges))
-        )
 
     def privileges_of(self, caller: Caller, *, from_key: bool = False) -> frozenset[str]:
         """Return the privileges of the session plus those the operator grants the caller.

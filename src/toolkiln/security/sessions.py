@@ -52,31 +52,24 @@ class SessionStore(Protocol):
 
     def put(self, token_hash: str, session: SessionRecord, seconds: float) -> None:
         """Store a session for this many seconds."""
-        ...
 
     def get(self, token_hash: str, *, running: bool = False) -> tuple[SessionRecord, float] | None:
         """Return a valid session and its remaining seconds; if `running`, also an expired one."""
-        ...
 
     def renew(self, token_hash: str, seconds: float) -> bool:
         """Extend a valid session to this many seconds from now."""
-        ...
 
     def end(self, token_hash: str) -> bool:
         """End a session."""
-        ...
 
     def end_by_trace_id(self, trace_id: str) -> SessionRecord | None:
         """End the valid session with this public id; None if there is none."""
-        ...
 
     def end_by_key(self, key_id: str) -> int:
         """End all sessions opened with an API key."""
-        ...
 
     def alive(self, limit: int = 100) -> list[tuple[SessionRecord, float]]:
         """Return valid sessions, newest first."""
-        ...
 
 
 @dataclass(slots=True)
@@ -111,7 +104,6 @@ class SessionService:
 
         Raises:
             InputError: a field is unknown or invalid.
-            StoreError: the session cannot be stored.
         """
         return self.open(_caller(user_id, identity), seconds=seconds)
 
@@ -148,17 +140,13 @@ class SessionService:
     def end_by_trace_id(self, trace_id: str) -> SessionRecord | None:
         """End a session by its public id; None if no valid session has it."""
         ended = self._store().end_by_trace_id(trace_id)
-        for token, cached in list(self._cache.items()):
-            if cached.session.trace_id == trace_id and cached.expires != inf:
-                self._cache.pop(token, None)
+        self._forget_all(lambda session: session.trace_id == trace_id)
         return ended
 
     def end_by_key(self, key_id: str) -> int:
         """End all sessions opened with an API key."""
         ended = self._store().end_by_key(key_id)
-        for token, cached in list(self._cache.items()):
-            if cached.session.key_id == key_id:
-                self._cache.pop(token, None)
+        self._forget_all(lambda session: session.key_id == key_id)
         return ended
 
     def alive(self, limit: int = 100) -> list[tuple[SessionRecord, float]]:
@@ -177,11 +165,7 @@ class SessionService:
         self._store().end(token_hash(token))
 
     def share(self, token: str, seconds: float) -> None:
-        """Store a local session for other processes, for this many seconds.
-
-        Raises:
-            StoreError: the session cannot be stored.
-        """
+        """Store a local session for other processes, for this many seconds."""
         self._store().put(token_hash(token), self._cache[token].session, seconds)
 
     def is_local(self, token: str) -> bool:
@@ -213,7 +197,6 @@ class SessionService:
 
         Raises:
             NoSession: it is unknown, has ended or has expired.
-            StoreError: the lookup failed.
         """
         if not token:
             raise _MISSING
@@ -240,6 +223,11 @@ class SessionService:
     def _forget(self, token: str) -> None:
         self._cache.pop(token, None)
         self._cache.pop(self.alias(self._hash(token)), None)
+
+    def _forget_all(self, is_ended: Callable[[SessionRecord], bool]) -> None:
+        for token, cached in list(self._cache.items()):
+            if cached.expires != inf and is_ended(cached.session):  # a local session has no key
+                self._cache.pop(token, None)
 
     def _lifetime(self, seconds: float | None) -> float:
         lifetime = self._seconds() if seconds is None else seconds

@@ -35,13 +35,11 @@ class ToolSettingsStore(Protocol):
 
     def read(self, tool: str, user: str = "") -> dict[str, Any]:
         """Return the stored values."""
-        ...
 
     def change(
         self, tool: str, edit: Callable[[dict[str, Any]], Mapping[str, Any]], user: str = ""
     ) -> None:
         """Replace the stored values by `edit(values)`, atomically."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +68,7 @@ class ToolSettingsService:
         """Return the settings for a call, or an error if required ones are missing.
 
         A version that no person reviewed gets none: they were set for another version.
-
-        Raises:
-            StoreError: the lookup failed.
         """
-        if not spec.settings:
-            return NO_SETTINGS
         found: dict[Scope, dict[str, Any]] = {"operator": {}, "user": {}}
         secrets: set[str] = set()
         for scope, user in (("operator", ""), ("user", caller.who)):
