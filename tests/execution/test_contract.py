@@ -21,6 +21,8 @@ from toolkiln.sandbox.network.access import Networks
 from toolkiln.sandbox.sandbox import make_launcher, try_mode
 from toolkiln.spec.reader import read
 
+from .observers import code
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLAIN = '''
@@ -424,8 +426,7 @@ async def test_pydantic_models_are_validated_and_serialised(run: Run) -> None:
 async def test_validator_that_refuses_is_invalid_arguments(run: Run) -> None:
     outcome = await run("greet", {"person": {**PERSON, "name": "R2D2"}})
 
-    assert outcome.status is Status.INVALID
-    assert outcome.error.code == "invalid_arguments"
+    assert code(outcome) == (Status.INVALID, "invalid_arguments")
     assert "names have no digits" in outcome.error.message
     assert "person.name" in outcome.error.message
 
@@ -479,8 +480,7 @@ async def test_async_function_is_awaited(run: Run) -> None:
 async def test_tool_error_is_told_as_it_was_written(run: Run) -> None:
     outcome = await run("fail", {"kind": "tool_error"})
 
-    assert outcome.status is Status.FAILED
-    assert outcome.error.code == "tool_error"
+    assert code(outcome) == (Status.FAILED, "tool_error")
     assert outcome.error.message == "Pick another day.\n  Ünïcode stays"
     assert outcome.error.retryable
 
@@ -529,8 +529,7 @@ async def test_whatever_a_tool_raises_is_an_answer(
 async def test_clock_ends_a_call(run: Run, name: str) -> None:
     outcome = await run(name, bounds=Bounds(timeout=0.3))
 
-    assert outcome.status is Status.TIMEOUT
-    assert outcome.error.code == "timeout"
+    assert code(outcome) == (Status.TIMEOUT, "timeout")
     assert "0.3 s" in outcome.error.message
 
 
@@ -590,8 +589,7 @@ async def test_context_holds_what_is_for_this_call(run: Run) -> None:
 async def test_settings_that_their_class_refuses_are_said_so(run: Run) -> None:
     outcome = await run("look", settings={"retries": 2, "since": "s3cret"})
 
-    assert outcome.status is Status.FAILED
-    assert outcome.error.code == "bad_settings"
+    assert code(outcome) == (Status.FAILED, "bad_settings")
     assert outcome.error.message == (
         "the settings of look cannot be used: Settings rejects the settings: since (BindingError)"
     )

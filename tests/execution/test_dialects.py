@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from tables import each_row
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Status
-from toolkiln.model.identity import Caller
 from toolkiln.model.spec import Dialect
+
+from .observers import code, local_session
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -254,17 +256,37 @@ async def test_every_dialect_is_here(kiln: Kiln) -> None:
     assert {spec.dialect for spec in kiln.services.registry.specs.values()} == set(Dialect)
 
 
-async def test_helpers_are_imported_in_every_way(kiln: Kiln) -> None:
-    result = await kiln.call("use_helpers", {"radius": 1})
+@each_row(
+    "name, arguments, value",
+    [
+        ("use_helpers", {"radius": 1}, ["first", 4.0, 3.0, "kept", "kept"]),
+        ("find_other_files", {}, ["_private.py", "plain.py", "random_names_of_ours.py", "shapes"]),
+        ("renamed", {"word": "ab"}, "abab"),
+        ("who", {}, "ann"),
+        ("fixed", {"number": 1}, 1),
+        ("made", {"number": 1}, "Tools 1"),
+        ("lookup", {"key": "k"}, {"key": "k", "count": 1, "user": "ann"}),
+    ],
+)
+async def test_every_dialect_runs_with_its_helpers_and_context(
+    kiln: Kiln, name: str, arguments: dict[str, Any], value: Any
+) -> None:
+    result = await kiln.call(name, arguments, session=local_session(kiln, user_id="ann"))
 
-    assert result.error is None
-    assert result.value == ["first", 4.0, 3.0, "kept", "kept"]
+    assert (result.error, result.value) == (None, value)
 
 
-async def test_only_the_tool_and_its_helpers_lie_beside_it(kiln: Kiln) -> None:
-    result = await kiln.call("find_other_files", {})
-
-    assert result.value == ["_private.py", "plain.py", "random_names_of_ours.py", "shapes"]
+@each_row(
+    "name, arguments, stdout",
+    [
+        ("later", {"word": "yes"}, "yes"),
+        ("keywords", {"b": 2, "a": 1}, "[('a', 1), ('b', 2)]"),
+    ],
+)
+async def test_base_tool_may_be_async_or_take_keywords(
+    kiln: Kiln, name: str, arguments: dict[str, Any], stdout: str
+) -> None:
+    assert (await kiln.call(name, arguments)).value["stdout"] == stdout
 
 
 async def test_error_in_a_helper_names_the_line_of_the_tool_itself(kiln: Kiln) -> None:
@@ -273,10 +295,6 @@ async def test_error_in_a_helper_names_the_line_of_the_tool_itself(kiln: Kiln) -
     assert result.error
     assert (result.error.type, result.error.line) == ("KeyError", line_of("plain.py", "OWN LINE"))
     assert "inside" in result.error.message  # `dev` shows it
-
-
-async def test_decorated_function_runs_under_its_declared_name(kiln: Kiln) -> None:
-    assert (await kiln.call("renamed", {"word": "ab"})).value == "abab"
 
 
 async def test_base_tool_gives_its_streams(kiln: Kiln) -> None:
@@ -298,8 +316,8 @@ async def test_base_tool_that_is_not_ok_has_failed(kiln: Kiln) -> None:
     assert "partial" in result.text
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "said"),
+@each_row(
+    "name, arguments, said",
     [
         ("shell", {"command": "rm -rf"}, "rm is not allowed"),
         ("later", {"word": "no"}, "no is no word"),
@@ -318,25 +336,11 @@ async def test_validate_args_that_refuses_makes_the_call_invalid(
     assert result.stderr == ""
 
 
-async def test_base_tool_may_be_async_or_take_keywords(kiln: Kiln) -> None:
-    later = await kiln.call("later", {"word": "yes"})
-    keywords = await kiln.call("keywords", {"b": 2, "a": 1})
-
-    assert later.value["stdout"] == "yes"
-    assert keywords.value["stdout"] == "[('a', 1), ('b', 2)]"
-
-
 async def test_toolkit_has_a_fresh_instance_for_each_call(kiln: Kiln) -> None:
     results = [await kiln.call("count_up", {"by": 2}) for _ in range(3)]
 
     assert [result.value[0] for result in results] == [2, 2, 2]
     assert len({result.value[1] for result in results}) == 3
-
-
-async def test_toolkit_method_gets_the_context(kiln: Kiln) -> None:
-    result = await kiln.call("who", {}, session=kiln.security.sessions.local(Caller(user_id="ann")))
-
-    assert result.value == "ann"
 
 
 async def test_instance_of_a_template_serves_all_its_calls(kiln: Kiln) -> None:
@@ -351,26 +355,11 @@ async def test_instance_of_a_template_serves_all_its_calls(kiln: Kiln) -> None:
 
 
 async def test_open_webui_tool_has_valves_user_and_emitter(kiln: Kiln) -> None:
-    result = await kiln.call(
-        "weather", {"city": "Ulm"}, session=kiln.security.sessions.local(Caller(user_id="ann"))
-    )
+    result = await kiln.call("weather", {"city": "Ulm"}, session=local_session(kiln, user_id="ann"))
 
     assert result.error is None
     assert result.value == "Ulm metric ann"
     assert result.messages == ({"type": "status", "data": {"description": "Ulm"}},)
-
-
-async def test_static_and_class_methods_run(kiln: Kiln) -> None:
-    assert (await kiln.call("fixed", {"number": 1})).value == 1
-    assert (await kiln.call("made", {"number": 1})).value == "Tools 1"
-
-
-async def test_constants_dialect_runs_with_its_context(kiln: Kiln) -> None:
-    result = await kiln.call(
-        "lookup", {"key": "k"}, session=kiln.security.sessions.local(Caller(user_id="ann"))
-    )
-
-    assert result.value == {"key": "k", "count": 1, "user": "ann"}
 
 
 async def test_missing_module_is_named(kiln: Kiln) -> None:
@@ -396,6 +385,4 @@ async def test_error_at_import_names_its_line_and_keeps_what_was_printed(kiln: K
 async def test_exit_at_import_is_an_exit(kiln: Kiln) -> None:
     result = await kiln.call("never_at_all", {})
 
-    assert result.status is Status.FAILED
-    assert result.error
-    assert result.error.code == "exited"
+    assert code(result) == (Status.FAILED, "exited")

@@ -12,15 +12,11 @@ import pytest
 from tables import each_row
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Call, Event, Result, Status
-from toolkiln.model.identity import Caller
 from toolkiln.operations.sources import SourceCall
 
-from .observers import RecordingObserver
+from .observers import SOON, RecordingObserver, local_session, space, until, until_still
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-SOON = 20.0
-"""Seconds; far more than anything here takes."""
-
 TOOLS = {
     "numbers.py": """
         from toolkiln import tool
@@ -218,48 +214,9 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def space(kiln: Kiln, session: str) -> Path:
-    """The folder that calls of a session see as /workspace."""
-    return kiln.engine.workspaces.open(session, writable=True).folder
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SOON):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-async def until_still(file: Path) -> None:
-    """Wait until nobody writes a file any more that was written every few milliseconds."""
-    async with asyncio.timeout(SOON):
-        seen = 0
-        while seen != (seen := file.stat().st_mtime_ns):
-            await asyncio.sleep(0.2)
-
-
-async def test_call_gives_the_value_its_text_and_the_version_that_ran(kiln: Kiln) -> None:
-    result = await kiln.call("add", {"left": 1})
-
-    assert (result.status, result.value, result.text) == (Status.OK, 3, "3")
-    assert (result.tool, result.digest) == ("add", kiln.tool("add").digest)
-    assert result.sandbox in ("A", "B")
-    assert result.error is None
-    assert (result.stdout, result.stderr, result.notes) == ("", "", ())
-
-
 async def test_arguments_may_be_left_out(kiln: Kiln) -> None:
     assert (await kiln.call("be_quiet")).status is Status.OK
     assert (await kiln.call("be_quiet", {})).text == ""
-
-
-async def test_unknown_tool_is_invalid_and_names_the_nearest(kiln: Kiln) -> None:
-    result = await kiln.call("ad", {})
-
-    assert (result.status, result.sandbox) == (Status.INVALID, "")
-    assert result.error
-    assert result.error.code == "unknown_tool"
-    assert "'add'" in (result.error.hint or "")
-    assert "'add'" in result.text
 
 
 async def test_pinned_version_runs_and_another_one_is_refused(kiln: Kiln) -> None:
@@ -321,9 +278,7 @@ async def test_half_a_character_in_an_argument_does_no_harm(kiln: Kiln) -> None:
 
 async def test_identity_that_is_no_json_is_refused_not_raised(kiln: Kiln) -> None:
     for state in ({"x": object()}, {"x": float("nan")}, {"x": "\ud800"}):
-        result = await kiln.call(
-            "tell_caller", {}, session=kiln.security.sessions.local(Caller(agent_state=state))
-        )
+        result = await kiln.call("tell_caller", {}, session=local_session(kiln, agent_state=state))
 
         assert result.status is Status.INVALID
         assert result.error
@@ -379,7 +334,7 @@ async def test_renamed_file_runs_under_the_state_of_its_old_name(
 
 
 async def test_parallel_tools_of_a_batch_overlap(kiln: Kiln) -> None:
-    session = kiln.security.sessions.local(Caller(workspace="rendezvous"))
+    session = local_session(kiln, workspace="rendezvous")
     pairs = [("a", "b"), ("b", "a")]
     calls = [
         Call(tool="meet", arguments={"own": own, "other": other}, session=session)
@@ -393,7 +348,7 @@ async def test_parallel_tools_of_a_batch_overlap(kiln: Kiln) -> None:
 
 
 async def test_other_tools_of_a_batch_run_one_after_another_in_order(kiln: Kiln) -> None:
-    session = kiln.security.sessions.local(Caller(workspace="turns"))
+    session = local_session(kiln, workspace="turns")
     calls = [Call(tool="line_up", arguments={"name": name}, session=session) for name in "abcd"]
 
     results = await kiln.call_many(calls)
@@ -403,7 +358,7 @@ async def test_other_tools_of_a_batch_run_one_after_another_in_order(kiln: Kiln)
 
 
 async def test_a_tool_that_is_not_parallel_runs_beside_no_other_of_its_batch(kiln: Kiln) -> None:
-    session = kiln.security.sessions.local(Caller(workspace="barrier"))
+    session = local_session(kiln, workspace="barrier")
     before, after = (
         Call(tool="meet", arguments={"own": name, "other": name}, session=session) for name in "ab"
     )
@@ -437,7 +392,7 @@ async def test_batch_with_bad_calls_gives_every_result_in_its_place(kiln: Kiln) 
 async def test_cancelling_the_caller_ends_the_process_at_once(kiln: Kiln) -> None:
     heart = space(kiln, "cancel") / "heart"
     calling = asyncio.create_task(
-        kiln.call("beat", {}, session=kiln.security.sessions.local(Caller(workspace="cancel")))
+        kiln.call("beat", {}, session=local_session(kiln, workspace="cancel"))
     )
     await until(heart.exists)
 
@@ -454,7 +409,7 @@ async def test_cancelling_a_batch_ends_all_its_calls(kiln: Kiln) -> None:
         Call(
             tool="sleep_together",
             arguments={},
-            session=kiln.security.sessions.local(Caller(workspace=session)),
+            session=local_session(kiln, workspace=session),
         )
         for session in sessions
     ]
@@ -479,7 +434,7 @@ async def test_events_come_while_the_call_runs(kiln: Kiln) -> None:
         ("progress", "first"),
         ("log", "logged"),
     ]
-    session = kiln.security.sessions.local(Caller(workspace="live"))
+    session = local_session(kiln, workspace="live")
     calling = asyncio.create_task(
         kiln.call("wait_for_reader", {}, session=session, observe=events.append)
     )
@@ -495,12 +450,11 @@ async def test_events_come_while_the_call_runs(kiln: Kiln) -> None:
     assert (progress.done, progress.total, progress.described) == (1, 4, "first (1 of 4)")
 
 
-@pytest.mark.parametrize("error", [RuntimeError, ValueError, KeyError])
 async def test_observer_that_raises_does_not_harm_the_call(
-    kiln: Kiln, error: type[Exception], caplog: pytest.LogCaptureFixture
+    kiln: Kiln, caplog: pytest.LogCaptureFixture
 ) -> None:
     def observe(event: Event) -> None:
-        raise error("of the observer")
+        raise KeyError("of the observer")
 
     async with asyncio.timeout(SOON):
         result = await kiln.call("call_async", {}, observe=observe)
@@ -516,11 +470,6 @@ async def test_output_is_kept_when_the_tool_fails(kiln: Kiln) -> None:
 
     assert result.status is Status.FAILED
     assert (result.stdout, result.stderr) == ("before\n", "trouble\n")
-
-
-async def test_nested_calls_give_values(kiln: Kiln) -> None:
-    assert (await kiln.call("sum_up", {"numbers": [1, 2, 3]})).value == 6
-    assert (await kiln.call("call_async", {})).value == 42
 
 
 @each_row(
@@ -560,7 +509,7 @@ async def test_calls_of_one_call_are_two_hundred_at_most(kiln: Kiln) -> None:
 
 
 async def test_nested_call_ends_with_the_time_of_its_parent(kiln: Kiln) -> None:
-    session = kiln.security.sessions.local(Caller(workspace="inherit"))
+    session = local_session(kiln, workspace="inherit")
     awake = space(kiln, "inherit") / "awake"
 
     result = await kiln.call("hurry", {}, session=session)
@@ -578,8 +527,8 @@ async def test_many_calls_that_each_call_another_all_end(kiln: Kiln) -> None:
 
 
 async def test_context_tells_the_caller_and_takes_what_is_sent(kiln: Kiln) -> None:
-    session = kiln.security.sessions.local(
-        Caller(user_id="ann", agent_id="bot", agent_state={"step": [1, {"a": None}]})
+    session = local_session(
+        kiln, user_id="ann", agent_id="bot", agent_state={"step": [1, {"a": None}]}
     )
 
     result = await kiln.call("tell_caller", {}, session=session)
@@ -611,7 +560,7 @@ async def test_listeners_hear_of_every_call_and_how_it_ended(kiln: Kiln) -> None
     await kiln.call("sum_up", {"numbers": [1]})
     await kiln.call("nobody")
     heart = space(kiln, "heard") / "heart"
-    session = kiln.security.sessions.local(Caller(workspace="heard"))
+    session = local_session(kiln, workspace="heard")
     calling = asyncio.create_task(kiln.call("beat", {}, session=session))
     await until(heart.exists)
     calling.cancel()

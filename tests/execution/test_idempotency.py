@@ -3,9 +3,7 @@
 import asyncio
 import json
 import os
-import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import closing
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -19,7 +17,8 @@ from toolkiln.kiln import Kiln
 from toolkiln.model.call import Call, Status
 from toolkiln.model.identity import Caller
 
-SOON = 30.0
+from .observers import SOON, change_calls, space, until
+
 SOURCE = '''
 """Count how often it ran."""
 import time
@@ -81,38 +80,9 @@ async def counting(tmp_path: Path) -> AsyncIterator[Kiln]:
         yield kiln
 
 
-def space(kiln: Kiln) -> Path:
-    return kiln.engine.workspaces.open("default", writable=True).folder
-
-
 def runs(kiln: Kiln) -> int:
     file = space(kiln) / "runs"
     return len(file.read_text()) if file.exists() else 0
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SOON):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-def let_leases_run_out(folder: Path) -> None:
-    """What the clock does by itself, in twenty seconds."""
-    with closing(sqlite3.connect(folder / "state" / "store.db")) as store, store:
-        tables = [name for (name,) in store.execute("SELECT name FROM sqlite_master")]
-        table = next(name for name in tables if name.endswith("calls"))
-        store.execute(f"UPDATE {table} SET leased_until = 1")
-
-
-async def test_repeated_id_gives_the_first_result_and_runs_nothing(counting: Kiln) -> None:
-    first = await counting.call("count", {"word": "a"}, call_id="one")
-    again = await counting.call("count", {"word": "a"}, call_id="one")
-    other = await counting.call("count", {"word": "a"}, call_id="two")
-    without = await counting.call("count", {"word": "a"})
-
-    assert first.value == "a 1"
-    assert again == first
-    assert (other.value, without.value) == ("a 2", "a 3")
 
 
 async def test_first_result_outlives_the_process(tmp_path: Path) -> None:
@@ -123,21 +93,6 @@ async def test_first_result_outlives_the_process(tmp_path: Path) -> None:
 
         assert again == first
         assert runs(kiln) == 1
-
-
-async def test_two_at_once_run_once(counting: Kiln) -> None:
-    gate = space(counting) / "gate"
-    arguments = {"word": "a", "gate": "gate"}
-    calls = [
-        asyncio.create_task(counting.call("count", arguments, call_id="one")) for _ in range(5)
-    ]
-    await until(lambda: runs(counting) > 0)
-    gate.touch()
-
-    results = await asyncio.gather(*calls)
-
-    assert [result.value for result in results] == ["a 1"] * 5
-    assert len({result.model_dump_json() for result in results}) == 1
 
 
 async def test_batch_with_an_id_twice_runs_it_once(counting: Kiln) -> None:
@@ -162,17 +117,6 @@ async def test_two_processes_run_once(counting: Kiln, tmp_path: Path, start_pyth
     result = await here
 
     assert result.value == json.loads(told)["value"] == "a 1"
-    assert runs(counting) == 1
-
-
-async def test_same_id_with_other_arguments_is_a_conflict(counting: Kiln) -> None:
-    await counting.call("count", {"word": "a"}, call_id="one")
-
-    other = await counting.call("count", {"word": "b"}, call_id="one")
-
-    assert other.status is Status.INVALID
-    assert other.error
-    assert other.error.code == "conflict"
     assert runs(counting) == 1
 
 
@@ -206,14 +150,6 @@ async def test_failures_of_the_tool_are_remembered(counting: Kiln) -> None:
     assert runs(counting) == 1
 
 
-async def test_call_that_was_refused_does_not_use_its_id_up(counting: Kiln) -> None:
-    invalid = await counting.call("count", {"word": [1]}, call_id="one")
-    valid = await counting.call("count", {"word": "a"}, call_id="one")
-
-    assert invalid.status is Status.INVALID
-    assert valid.value == "a 1"
-
-
 async def test_failure_of_the_platform_frees_the_id(tmp_path: Path) -> None:
     async with make(tmp_path) as kiln:
         assert kiln.services.registry.specs
@@ -240,7 +176,7 @@ async def test_call_of_a_killed_process_runs_again_and_says_so(
     await asyncio.sleep(0.1)
     assert runs(counting) == 1  # the lease still holds
     (space(counting) / "gate").touch()
-    let_leases_run_out(tmp_path)
+    change_calls(tmp_path / "state", "UPDATE {} SET leased_until = 1")
     async with asyncio.timeout(SOON):
         result = await here
 
@@ -323,9 +259,7 @@ async def test_result_is_not_lost_when_the_store_breaks_meanwhile(
     arguments = {"word": "a", "gate": "gate"}
     calling = asyncio.create_task(counting.call("count", arguments, call_id="one"))
     await until(lambda: runs(counting) == 1)
-    with closing(sqlite3.connect(tmp_path / "state" / "store.db")) as store, store:
-        tables = [name for (name,) in store.execute("SELECT name FROM sqlite_master")]
-        store.execute(f"DROP TABLE {next(name for name in tables if name.endswith('calls'))}")
+    change_calls(tmp_path / "state", "DROP TABLE {}")
     await asyncio.sleep(1.2)  # one look at the store, which comes once a second
     assert not calling.done()
     (space(counting) / "gate").touch()

@@ -2,10 +2,7 @@
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
@@ -17,10 +14,10 @@ from toolkiln.execution.call_events import EventCallback
 from toolkiln.execution.tasks import SOFT_LIMIT, TaskService
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Call, Event, Result, Status, Task
-from toolkiln.model.identity import Caller
+
+from .observers import SOON, change_calls, local_session, space, until, until_still
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-SOON = 30.0
 TOOLS = {
     "slow.py": '''
         """A tool that takes its time."""
@@ -78,31 +75,6 @@ CHILD = """
 
     asyncio.run(main(*sys.argv[1:]))
 """
-
-
-def space(kiln: Kiln) -> Path:
-    return kiln.engine.workspaces.open("default", writable=True).folder
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SOON):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-async def until_still(file: Path) -> None:
-    """Wait until nobody writes a file any more that was written every few milliseconds."""
-    async with asyncio.timeout(SOON):
-        seen = 0
-        while seen != (seen := file.stat().st_mtime_ns):
-            await asyncio.sleep(0.2)
-
-
-async def test_call_that_is_quick_enough_gives_its_result(kiln: Kiln) -> None:
-    result = await kiln.call("say_much", {"lines": 1}, background="auto")
-
-    assert isinstance(result, Result)
-    assert result.value == "line 0"
 
 
 async def test_call_that_ends_in_time_needs_no_store(kiln: Kiln) -> None:
@@ -211,7 +183,7 @@ async def test_cancelled_task_stops_and_says_so(kiln: Kiln) -> None:
 
 
 async def test_task_is_its_callers_own(kiln: Kiln) -> None:
-    ann, bob = (kiln.security.sessions.local(Caller(user_id=name)) for name in ("ann", "bob"))
+    ann, bob = (local_session(kiln, user_id=name) for name in ("ann", "bob"))
     await kiln.call("work", {"gate": "own"}, call_id="own", session=ann, background=True)
     await kiln.call("say_much", {"lines": 1}, call_id="own", session=bob)
 
@@ -258,10 +230,7 @@ async def test_task_of_a_killed_process_is_lost_and_its_tool_ends(
 
     child.kill()
     child.wait()
-    with closing(sqlite3.connect(kiln.settings.state / "store.db")) as store, store:
-        tables = [name for (name,) in store.execute("SELECT name FROM sqlite_master")]
-        table = next(name for name in tables if name.endswith("calls"))
-        store.execute(f"UPDATE {table} SET leased_until = 1 WHERE result IS NULL")
+    change_calls(kiln.settings.state, "UPDATE {} SET leased_until = 1 WHERE result IS NULL")
 
     assert (await kiln.tasks.get("lost")).state == "lost"
     assert (await kiln.tasks.wait("lost")).state == "lost"
@@ -285,7 +254,7 @@ async def test_task_of_another_process_can_be_stopped(
 
 
 async def test_agents_use_tasks_through_tools(kiln: Kiln) -> None:
-    session = kiln.security.sessions.local(Caller(user_id="ann", workspace="default"))
+    session = local_session(kiln, user_id="ann", workspace="default")
     arguments = {"gate": "agent", "word": "x"}
     await kiln.call("work", arguments, call_id="agent", session=session, background=True)
 
@@ -347,18 +316,12 @@ async def test_kind_and_author_decide_how_much_is_shown(kiln: Kiln) -> None:
 
 
 async def test_output_is_its_callers_own(kiln: Kiln) -> None:
-    result = await kiln.call(
-        "say_status", {}, session=kiln.security.sessions.local(Caller(user_id="ann"))
-    )
+    result = await kiln.call("say_status", {}, session=local_session(kiln, user_id="ann"))
 
     assert result.truncation
     arguments = {"handle": result.truncation.handle}
-    other = await kiln.call(
-        "read_output", arguments, session=kiln.security.sessions.local(Caller(user_id="bob"))
-    )
-    own = await kiln.call(
-        "read_output", arguments, session=kiln.security.sessions.local(Caller(user_id="ann"))
-    )
+    other = await kiln.call("read_output", arguments, session=local_session(kiln, user_id="bob"))
+    own = await kiln.call("read_output", arguments, session=local_session(kiln, user_id="ann"))
 
     assert other.error
     assert "no output is stored under this handle" in other.error.message

@@ -1,23 +1,13 @@
 """What the tests of guarded calls share: waiting, records, people, files. Not a test itself."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from execution.observers import SOON, until
 from toolkiln.kiln import Kiln
 from toolkiln.model.audit import AuditFilter, AuditRecord
-from toolkiln.model.call import Call, Event, Result, Status
-
-SOON = 30.0
-"""Seconds; far more than anything here takes."""
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something to become true."""
-    async with asyncio.timeout(SOON):
-        while not condition():
-            await asyncio.sleep(0.01)
+from toolkiln.model.call import Call, Event, Result
 
 
 def records(kiln: Kiln, **wanted: Any) -> list[AuditRecord]:
@@ -35,11 +25,6 @@ def holding(folder: Path, text: str) -> set[str]:
     needle = text.encode()
     files = (file for file in folder.rglob("*") if file.is_file())
     return {file.name for file in files if needle in file.read_bytes()}
-
-
-def code(result: Result) -> tuple[Status, str | None]:
-    """How a call ended, and why."""
-    return result.status, result.error.code if result.error else None
 
 
 def made(tool: str, session: str | None, **arguments: Any) -> Call:

@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import closing
 from pathlib import Path
 from subprocess import Popen
 from typing import Any, Literal
@@ -13,18 +11,19 @@ from typing import Any, Literal
 import pytest
 import pytest_asyncio
 
+from execution.observers import SOON, change_calls, code, local_session, open_session, until
 from toolkiln import Context, tool
 from toolkiln.define import ToolError
 from toolkiln.errors import InputError, NotAllowed
 from toolkiln.kiln import Kiln
 from toolkiln.model.admission import AdmissionDecision
 from toolkiln.model.call import Result, Status, Task
-from toolkiln.model.identity import ANONYMOUS, Caller
+from toolkiln.model.identity import ANONYMOUS
 from toolkiln.model.policy import Approval, ApprovalVerdict
 from toolkiln.security.authentication import KeyScope
 from toolkiln.security.sessions import LOCAL_OPERATOR
 
-from .guarded import SOON, Waiting, about, code, holding, made, records, until, waiting
+from .guarded import Waiting, about, holding, made, records, waiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 RAN: list[Any] = []
@@ -125,12 +124,12 @@ def fresh() -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def ann(kiln: Kiln) -> AsyncIterator[str]:
-    yield kiln.security.sessions.create("ann").token
+    yield open_session(kiln, "ann")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def boss(kiln: Kiln) -> AsyncIterator[str]:
-    yield kiln.security.sessions.create("boss").token
+    yield open_session(kiln, "boss")
 
 
 def approve(kiln: Kiln, call: Waiting, session: Any = LOCAL_OPERATOR, **how: Any) -> Approval:
@@ -244,7 +243,7 @@ async def test_function_of_the_arguments_decides_and_any_doubt_asks(
 
 
 async def test_rule_may_ask_about_any_tool(kiln: Kiln, ann: str) -> None:
-    kid = kiln.security.sessions.create("kid").token
+    kid = open_session(kiln, "kid")
     call = await waiting(kiln, "look", {"at": "sky"}, session=kid)
     why = next(a.why for a in kiln.security.approvals.waiting() if a.id == call.approval)
 
@@ -305,9 +304,9 @@ async def test_arguments_that_change_after_the_call_was_made_change_nothing(
 async def test_nobody_approves_their_own_call_unless_a_rule_lets_them(
     kiln: Kiln, boss: str
 ) -> None:
-    chief = kiln.security.sessions.create("chief").token
+    chief = open_session(kiln, "chief")
     own = await waiting(kiln, "pay", {"to": "boss"}, session=boss)
-    other_session = kiln.security.sessions.create("boss").token
+    other_session = open_session(kiln, "boss")
     chiefs = [
         await waiting(kiln, "pay", {"to": "chief"}, session=chief),
         await waiting(kiln, "look", session=chief),
@@ -330,12 +329,12 @@ async def test_nobody_approves_their_own_call_unless_a_rule_lets_them(
 
 async def test_answers_come_from_those_who_may_give_them(kiln: Kiln, ann: str) -> None:
     call = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
-    bob = kiln.security.sessions.create("bob").token
+    bob = open_session(kiln, "bob")
     key = kiln.security.keys.create(
         "not boss", KeyScope("boss", groups=["approvers"]), LOCAL_OPERATOR
     )
     by_key = kiln.security.keys.session(key.text).token
-    member = kiln.security.sessions.create("mia", groups=["approvers"]).token
+    member = open_session(kiln, "mia", groups=["approvers"])
 
     for session in (bob, by_key):
         with pytest.raises(NotAllowed):
@@ -362,7 +361,7 @@ async def test_answer_to_nothing_is_refused_and_recorded(kiln: Kiln, approval: s
 
 
 async def test_people_are_not_asked_about_what_could_not_run(kiln: Kiln, ann: str) -> None:
-    outcast = kiln.security.sessions.create("outcast").token
+    outcast = open_session(kiln, "outcast")
     before = len(kiln.security.approvals.history(10_000))
 
     results = [
@@ -427,8 +426,8 @@ async def test_approval_is_used_once(kiln: Kiln, ann: str) -> None:
 async def test_answer_is_remembered_for_the_session_or_the_arguments_and_no_further(
     kiln: Kiln,
 ) -> None:
-    first, second = (kiln.security.sessions.create("ann").token for _ in range(2))
-    other = kiln.security.sessions.create("bob").token
+    first, second = (open_session(kiln, "ann") for _ in range(2))
+    other = open_session(kiln, "bob")
 
     async def is_asked(session: str, to: str) -> bool:
         result = await kiln.call("pay", {"to": to}, session=session, timeout=0.05)
@@ -445,7 +444,7 @@ async def test_answer_is_remembered_for_the_session_or_the_arguments_and_no_furt
     assert not await is_asked(first, "anybody")
     assert await is_asked(second, "x")
     assert not await is_asked(second, "y")
-    assert not await is_asked(kiln.security.sessions.create("ann").token, "y")
+    assert not await is_asked(open_session(kiln, "ann"), "y")
     assert await is_asked(other, "y")
     last = about(kiln, await kiln.call("pay", {"to": "y"}, session=second))[-1]
     assert "remembered for arguments" in last.detail
@@ -456,7 +455,7 @@ async def test_answer_is_remembered_for_the_session_or_the_arguments_and_no_furt
 
 
 async def test_an_answer_to_an_anonymous_caller_is_not_remembered_for_others(kiln: Kiln) -> None:
-    anonymous = kiln.security.sessions.local(Caller(user_id=ANONYMOUS))
+    anonymous = local_session(kiln, user_id=ANONYMOUS)
     call = await waiting(kiln, "pay", {"to": "x"}, session=anonymous)
 
     for remember in ("session", "arguments"):
@@ -585,7 +584,7 @@ async def test_rule_that_denies_while_a_person_thinks_counts(
     from toolkiln.security.live_settings import LiveSettings
 
     async with make_kiln({}, functions=[pay]) as kiln:
-        ann = kiln.security.sessions.create("ann").token
+        ann = open_session(kiln, "ann")
         call = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
         stricter = LiveSettings(
             replace(kiln.settings, rules=({"effect": "deny", "tools": ("pay",)},))
@@ -611,7 +610,7 @@ async def test_approval_is_of_one_version(make_kiln: Callable[..., Kiln], tmp_pa
         admissions = kiln.services.admissions
         by = AdmissionDecision("ann", grant=True)
         admissions.admit([admissions.candidate("act.py")], by)
-        ann = kiln.security.sessions.create("ann").token
+        ann = open_session(kiln, "ann")
         call = await waiting(kiln, "act", session=ann, call_id="old")
         file.write_text(VERSION.replace("first", "second"))
         admissions.admit([admissions.candidate("act.py")], by)
@@ -672,7 +671,7 @@ async def test_answers_of_several_processes_count_once(
     make_kiln: Callable[..., Kiln], start_python: Callable[..., "Popen[str]"], tmp_path: Path
 ) -> None:
     async with make_kiln({"act.py": VERSION}, functions=[pay]) as kiln:
-        ann = kiln.security.sessions.create("ann").token
+        ann = open_session(kiln, "ann")
         calls = [await waiting(kiln, "pay", {"to": str(n)}, session=ann) for n in range(12)]
         ids = [call.approval for call in calls]
         others = [
@@ -726,7 +725,7 @@ async def test_answer_is_found_by_the_same_call_after_its_process_was_killed(
     make_kiln: Callable[..., Kiln], start_python: Callable[..., "Popen[str]"], tmp_path: Path
 ) -> None:
     async with make_kiln({"act.py": VERSION}) as kiln:
-        ann, other = (kiln.security.sessions.create(name).token for name in ("ann", "bob"))
+        ann, other = (open_session(kiln, name) for name in ("ann", "bob"))
         process = start_python(CALLING, tmp_path / "tools", tmp_path / "state", ann)
         assert process.stdout
         approval = (await asyncio.to_thread(process.stdout.readline)).strip()
@@ -734,7 +733,7 @@ async def test_answer_is_found_by_the_same_call_after_its_process_was_killed(
         process.kill()
         await asyncio.to_thread(process.wait)
         kiln.security.approve(approval)
-        store = tmp_path / "state" / "store.db"
+        store = tmp_path / "state"
         change_calls(store, "UPDATE {} SET leased_until = 1")  # as the clock does, in 20 seconds
         stolen = await kiln.call("act", session=other, call_id="survivor", timeout=0.1)
         changed = await kiln.call("act", {"n": 2}, session=ann, call_id="survivor", timeout=0.1)
@@ -751,13 +750,6 @@ async def test_answer_is_found_by_the_same_call_after_its_process_was_killed(
         assert [r.outcome for r in records(kiln, tool="act", user="ann")][-1] == "ok"
 
 
-def change_calls(store: Path, statement: str) -> None:
-    """Let time pass for what is known of calls."""
-    with closing(sqlite3.connect(store)) as database, database:
-        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master")]
-        database.execute(statement.format(next(n for n in tables if n.endswith("calls"))))
-
-
 async def test_clock_that_jumps_neither_revives_nor_prolongs_a_request(
     make_kiln: Callable[..., Kiln], tmp_path: Path
 ) -> None:
@@ -771,7 +763,7 @@ async def test_clock_that_jumps_neither_revives_nor_prolongs_a_request(
         )
         session = kiln.security.operator_in("other")
         call = await waiting(kiln, "pay", {"to": "bob"}, session=session, timeout=30)
-        boss = kiln.security.sessions.create("boss", privileges=["APPROVE"], seconds=10_000).token
+        boss = open_session(kiln, "boss", privileges=["APPROVE"], seconds=10_000)
 
         now[0] += 3600
         with pytest.raises(InputError):

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from execution.observers import SOON, code, open_session, until
 from toolkiln import Context, tool
 from toolkiln.config import load
 from toolkiln.define import ToolError
@@ -27,7 +28,7 @@ from toolkiln.model.call import Status
 from toolkiln.security.authentication import KeyScope
 from toolkiln.security.sessions import LOCAL_OPERATOR
 
-from .guarded import SOON, about, code, records, until, waiting
+from .guarded import about, records, waiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 RAN: list[Any] = []
@@ -271,7 +272,7 @@ async def test_admin_acts_are_recorded_those_that_were_refused_too(
         guarding, admissions, bob = (
             kiln.security,
             kiln.services.admissions,
-            kiln.security.sessions.create("bob").token,
+            open_session(kiln, "bob"),
         )
         by = AdmissionDecision("ann", grant=True)
         admissions.admit([admissions.candidate("act.py")], by)
@@ -337,7 +338,7 @@ async def test_privileged_call_and_act_that_cannot_be_recorded_do_not_happen(
 ) -> None:
     rules = ({"effect": "ask", "tools": ("run",), "users": ("kid",)},)
     async with make_kiln({}, functions=FUNCTIONS, rules=rules) as kiln:
-        kid = kiln.security.sessions.create("kid").token
+        kid = open_session(kiln, "kid")
         await kiln.call("destroy")
         call = await waiting(kiln, "run", {"how": "asked"}, session=kid)
         kiln.security.recorder.flush()
@@ -407,7 +408,7 @@ async def test_damaged_store_denies_what_needs_it_and_nothing_else(
         file.mkdir(parents=True)
     else:
         async with make_kiln({}, functions=FUNCTIONS) as kiln:
-            token = kiln.security.sessions.create("ann").token
+            token = open_session(kiln, "ann")
         hurt(file, damage)
 
     async with make_kiln({}, functions=FUNCTIONS) as kiln:

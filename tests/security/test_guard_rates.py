@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from subprocess import Popen
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from execution.observers import code, open_session
 from toolkiln import Context, tool
 from toolkiln.define import ToolError
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Status
 from toolkiln.store.store import open_store
 
-from .guarded import about, code, made
+from .guarded import about, made
 
 RAN: list[str] = []
 LIMITED = (Status.DENIED, "rate_limited")
@@ -90,12 +90,8 @@ async def limited(
         yield kiln
 
 
-def session(kiln: Kiln, user: str, **identity: Any) -> str:
-    return kiln.security.sessions.create(user, seconds=100_000, **identity).token
-
-
 async def test_caller_is_limited_and_others_are_not(limited: Kiln) -> None:
-    ann, again, bob = (session(limited, user) for user in ("ann", "ann", "bob"))
+    ann, again, bob = (open_session(limited, user) for user in ("ann", "ann", "bob"))
 
     first = [await limited.call("quick", session=token) for token in (ann, again, ann)]
     early = [await limited.call("quick", session=token) for token in (ann, again)]
@@ -113,7 +109,7 @@ async def test_caller_is_limited_and_others_are_not(limited: Kiln) -> None:
 
 
 async def test_tool_is_limited_for_all_callers_together(limited: Kiln) -> None:
-    tokens = [session(limited, f"user {number}") for number in range(7)]
+    tokens = [open_session(limited, f"user {number}") for number in range(7)]
 
     results = [await limited.call("quick", session=token) for token in tokens]
 
@@ -124,7 +120,7 @@ async def test_tool_is_limited_for_all_callers_together(limited: Kiln) -> None:
 async def test_whoever_waits_as_long_as_they_were_told_gets_through(
     limited: Kiln, clock: Clock
 ) -> None:
-    ann = session(limited, "ann")
+    ann = open_session(limited, "ann")
     for _ in range(3):
         await limited.call("quick", session=ann)
     early = await limited.call("quick", {"word": "late"}, session=ann, call_id="patient")
@@ -143,8 +139,8 @@ async def test_whoever_waits_as_long_as_they_were_told_gets_through(
 async def test_repeated_id_costs_nothing_and_denied_or_invalid_calls_neither(
     limited: Kiln,
 ) -> None:
-    ann = session(limited, "ann")
-    narrow = session(limited, "ann", tools=["other"])
+    ann = open_session(limited, "ann")
+    narrow = open_session(limited, "ann", tools=["other"])
 
     for _ in range(5):
         assert (await limited.call("quick", session=ann, call_id="same")).status is Status.OK
@@ -156,7 +152,7 @@ async def test_repeated_id_costs_nothing_and_denied_or_invalid_calls_neither(
 
 
 async def test_nested_calls_and_batches_count(limited: Kiln) -> None:
-    ann, bob = session(limited, "ann"), session(limited, "bob")
+    ann, bob = open_session(limited, "ann"), open_session(limited, "bob")
 
     nested = await limited.call("many", {"times": 10}, session=ann)
     batch = await limited.call_many([made("quick", bob) for _ in range(4)])
@@ -167,19 +163,19 @@ async def test_nested_calls_and_batches_count(limited: Kiln) -> None:
 
 async def test_limits_are_not_evaded_by_another_agent_channel_or_session(limited: Kiln) -> None:
     tokens = [
-        session(limited, "ann", agent_id=f"agent {n}", channel_id=str(n), groups=[str(n)])
+        open_session(limited, "ann", agent_id=f"agent {n}", channel_id=str(n), groups=[str(n)])
         for n in range(5)
     ]
 
     results = [await limited.call("quick", session=token) for token in tokens]
 
     assert [result.status for result in results] == [Status.OK] * 3 + [Status.DENIED] * 2
-    elsewhere = session(limited, "ann", platform="chat")
+    elsewhere = open_session(limited, "ann", platform="chat")
     assert (await limited.call("quick", session=elsewhere)).status is Status.OK
 
 
 async def test_person_is_not_asked_about_a_call_that_comes_too_early(limited: Kiln) -> None:
-    ann = session(limited, "ann")
+    ann = open_session(limited, "ann")
 
     first = await limited.call("asked", session=ann, timeout=0.05)
     second = await limited.call("asked", session=ann, timeout=0.05)
@@ -221,7 +217,7 @@ async def test_clock_that_is_set_ahead_fills_a_bucket_once(limited: Kiln, clock:
 
 async def test_all_tools_can_share_one_rate(make_kiln: Callable[..., Kiln]) -> None:
     async with make_kiln({}, functions=FUNCTIONS, rates={"*": {"caller": "2/day"}}) as kiln:
-        ann = session(kiln, "ann")
+        ann = open_session(kiln, "ann")
 
         results = [
             await kiln.call("quick", session=ann),
@@ -237,7 +233,7 @@ async def test_name_that_looks_the_same_shares_no_more_than_the_rule(
     make_kiln: Callable[..., Kiln],
 ) -> None:
     async with make_kiln({}, functions=FUNCTIONS, rates={"quick": {"caller": "1/day"}}) as kiln:
-        ann = session(kiln, "ann")
+        ann = open_session(kiln, "ann")
 
         results = [await kiln.call("ｑuick", session=ann) for _ in range(2)]
 
@@ -245,7 +241,7 @@ async def test_name_that_looks_the_same_shares_no_more_than_the_rule(
 
 
 async def test_crowd_gets_no_more_than_the_rate(limited: Kiln) -> None:
-    tokens = [session(limited, f"user {number}") for number in range(4)]
+    tokens = [open_session(limited, f"user {number}") for number in range(4)]
 
     results = await asyncio.gather(
         *(limited.call("quick", session=token) for token in tokens for _ in range(5))
@@ -276,7 +272,7 @@ async def test_processes_share_their_rates(
 ) -> None:
     source = 'def add(a: int) -> int:\n    """Add."""\n    return a\n'
     async with make_kiln({"add.py": source}, rates={"add": {"caller": "5/day"}}) as kiln:
-        ann = session(kiln, "ann")
+        ann = open_session(kiln, "ann")
         processes = [
             start_python(PROCESS, tmp_path / "tools", tmp_path / "state", ann) for _ in range(2)
         ]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from execution.observers import code, local_session, open_session
 from toolkiln import Context, tool
 from toolkiln.config import load
 from toolkiln.define import ToolError
@@ -16,13 +17,12 @@ from toolkiln.errors import InputError, NotAllowed
 from toolkiln.kiln import Kiln
 from toolkiln.model.admission import ToolDraft
 from toolkiln.model.call import Result, Status
-from toolkiln.model.identity import Caller
 from toolkiln.model.search import PassageHit
 from toolkiln.security.authentication import KeyScope
 from toolkiln.security.sessions import LOCAL_OPERATOR
 from written_tools import write_tool
 
-from .guarded import about, code, made, records
+from .guarded import about, made, records
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 DENIED = (Status.DENIED, "not_allowed")
@@ -104,12 +104,12 @@ def fresh() -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def bob(kiln: Kiln) -> AsyncIterator[str]:
-    yield kiln.security.sessions.create("bob").token
+    yield open_session(kiln, "bob")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def banker(kiln: Kiln) -> AsyncIterator[str]:
-    yield kiln.security.sessions.create("eve", groups=["bankers"]).token
+    yield open_session(kiln, "eve", groups=["bankers"])
 
 
 def search_docs(kiln: Kiln, query: str, session: str) -> list[PassageHit]:
@@ -233,7 +233,7 @@ async def test_a_tool_called_by_another_has_no_more_rights_than_the_caller(
 async def test_session_that_is_limited_to_a_tool_does_not_get_further_through_it(
     kiln: Kiln,
 ) -> None:
-    session = kiln.security.sessions.create("eve", groups=["bankers"], tools=["hand_on"]).token
+    session = open_session(kiln, "eve", groups=["bankers"], tools=["hand_on"])
 
     result = await kiln.call("hand_on", {"name": "wire_funds"}, session=session)
 
@@ -250,7 +250,7 @@ UNSANDBOXED = (
 
 
 async def test_having_a_tool_served_takes_a_privilege(kiln: Kiln) -> None:
-    nobody = kiln.security.sessions.create("zoe", groups=["others"]).token
+    nobody = open_session(kiln, "zoe", groups=["others"])
     draft = {"tool_code": SANDBOXED, "tool_name": "mild"}
 
     result = await kiln.call("write_python_tool", draft, session=nobody)
@@ -273,8 +273,8 @@ async def test_letting_in_what_runs_outside_the_sandbox_takes_a_privilege(
     async with Kiln(
         developing.services.path, settings=replace(developing.settings, dev=False)
     ) as kiln:
-        ann = kiln.security.sessions.create("ann").token
-        eve = kiln.security.sessions.create("eve", groups=["bankers"]).token
+        ann = open_session(kiln, "ann")
+        eve = open_session(kiln, "eve", groups=["bankers"])
 
         mild = await kiln.call(
             "write_python_tool", {"tool_code": SANDBOXED, "tool_name": "mild"}, session=ann
@@ -331,7 +331,7 @@ async def test_rules_follow_their_file_and_a_broken_one_changes_nothing(
     live: tuple[Kiln, Path],
 ) -> None:
     kiln, file = live
-    ann, bob = (kiln.security.sessions.create(name).token for name in ("ann", "bob"))
+    ann, bob = (open_session(kiln, name) for name in ("ann", "bob"))
     assert (await denied(kiln, bob), await denied(kiln, ann)) == (True, False)
 
     edit(file, FIRST.replace("bob", "ann"))
@@ -362,7 +362,7 @@ async def test_rules_follow_their_file_and_a_broken_one_changes_nothing(
 async def test_rule_that_arrives_later_holds_for_the_operator_too(live: tuple[Kiln, Path]) -> None:
     kiln, file = live
     edit(file, "# none\n")
-    bob = kiln.security.sessions.create("bob").token
+    bob = open_session(kiln, "bob")
     await becomes(False, kiln, bob)
     assert "wire_funds" in kiln.specs()
 
@@ -375,7 +375,7 @@ async def test_rule_that_arrives_later_holds_for_the_operator_too(live: tuple[Ki
 
 async def test_privileges_and_grants_follow_the_file(live: tuple[Kiln, Path]) -> None:
     kiln, file = live
-    ann = kiln.security.sessions.create("ann").token
+    ann = open_session(kiln, "ann")
     assert await denied(kiln, ann, "outside")
 
     edit(file, '[privileges]\nann = ["UNSANDBOXED_EXEC", "ADMIN"]\n')
@@ -391,7 +391,7 @@ async def test_privileges_and_grants_follow_the_file(live: tuple[Kiln, Path]) ->
 
 async def test_nested_call_is_held_to_the_rules_of_its_own_moment(live: tuple[Kiln, Path]) -> None:
     kiln, file = live
-    ann = kiln.security.sessions.create("ann").token
+    ann = open_session(kiln, "ann")
     before = await kiln.call("hand_on", {"name": "wire_funds"}, session=ann)
 
     edit(file, FIRST.replace("bob", "ann"))
@@ -404,13 +404,11 @@ async def test_nested_call_is_held_to_the_rules_of_its_own_moment(live: tuple[Ki
 
 async def test_groups_and_users_are_not_mixed_up(kiln: Kiln) -> None:
     pretenders = [
-        kiln.security.sessions.local(Caller(user_id="group:bankers")),
-        kiln.security.sessions.create("bankers", platform="group").token,
-        kiln.security.sessions.create("bankers").token,
-        kiln.security.sessions.create(
-            "x", groups=["Bankers", "bankers ", "ＢANKERS", "bankers\n"]
-        ).token,
-        kiln.security.sessions.local(Caller(user_id=None, groups=frozenset({"banker"}))),
+        local_session(kiln, user_id="group:bankers"),
+        open_session(kiln, "bankers", platform="group"),
+        open_session(kiln, "bankers"),
+        open_session(kiln, "x", groups=["Bankers", "bankers ", "ＢANKERS", "bankers\n"]),
+        local_session(kiln, user_id=None, groups=frozenset({"banker"})),
     ]
 
     for session in pretenders:
@@ -434,7 +432,7 @@ async def test_default_of_the_operator_decides_where_no_rule_fits(
 ) -> None:
     rules = ({"effect": "allow", "hints": ("read_only",)},)
     async with make_kiln(TOOLS, policy="deny", rules=rules, functions=[wire_funds]) as kiln:
-        bob = kiln.security.sessions.create("bob").token
+        bob = open_session(kiln, "bob")
 
         assert set(kiln.specs(bob)) == set(kiln.specs(LOCAL_OPERATOR)) == {"show_balance"}
         assert (await kiln.call("show_balance", session=bob)).value == 7

@@ -13,13 +13,14 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
+from execution.observers import SOON, code, open_session, until
 from toolkiln import Context, tool
 from toolkiln.define import ToolError
 from toolkiln.errors import NotAllowed, ToolkilnError
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Event, Status
 
-from .guarded import SOON, about, code, holding, records, until, waiting
+from .guarded import about, holding, records, waiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 VALUE = 'pa55-"wörd"\\n/+&= <end>'
@@ -382,7 +383,7 @@ async def test_secret_that_is_set_meanwhile_is_handed_over_without_a_restart(
         before = await kiln.call("leak_inline", {"how": "value"}, call_id="again")
         kiln.security.set_secret("KEY", VALUE)
         after = await kiln.call("leak_inline", {"how": "value"}, call_id="again")
-        bob = kiln.security.sessions.create("bob").token
+        bob = open_session(kiln, "bob")
         with pytest.raises(NotAllowed):
             kiln.security.set_secret("KEY", "stolen-one", bob)
         state = kiln.settings.state
@@ -402,7 +403,7 @@ async def test_secret_that_is_set_meanwhile_is_handed_over_without_a_restart(
 
 
 async def test_secrets_are_in_no_environment_and_no_command_line(kiln: Kiln) -> None:
-    session = kiln.security.sessions.create("holder", workspace="holding").token
+    session = open_session(kiln, "holder", workspace="holding")
     space = kiln.engine.workspaces.open("holding", writable=True).folder
     await kiln.call("hold", session=session, call_id="held", background=True)
     await until(lambda: (space / "held").exists())
@@ -485,7 +486,7 @@ async def test_people_are_not_shown_a_secret_that_a_tool_hands_on(kiln: Kiln) ->
 
 
 async def test_people_approve_the_reference_and_the_tool_gets_the_value(kiln: Kiln) -> None:
-    ann = kiln.security.sessions.create("ann").token
+    ann = open_session(kiln, "ann")
     call = await waiting(kiln, "ask", {"text": "secret:KEY"}, session=ann)
     seen = kiln.security.approvals.get(call.approval)
 

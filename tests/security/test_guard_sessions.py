@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from execution.observers import code, local_session, open_session, until
 from toolkiln import Context, tool
 from toolkiln.define import ToolError
 from toolkiln.errors import InputError, NotAllowed
 from toolkiln.kiln import Kiln
 from toolkiln.model.audit import AuditFilter
 from toolkiln.model.call import Call, Result, Status, Task
-from toolkiln.model.identity import Caller
 from toolkiln.security.authentication import KeyScope
 from toolkiln.security.sessions import LOCAL_OPERATOR, NoSession
 from toolkiln.store.store import open_store
 
-from .guarded import about, code, holding, made, records, until
+from .guarded import about, holding, made, records
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 DENIED = (Status.DENIED, "no_session")
@@ -230,9 +230,7 @@ async def test_request_has_no_room_for_an_identity(kiln: Kiln) -> None:
 
 
 async def test_arguments_that_sound_like_an_identity_change_nothing(kiln: Kiln) -> None:
-    session = kiln.security.sessions.create(
-        "ann", agent_id="helper", platform="chat", guild_id="g"
-    ).token
+    session = open_session(kiln, "ann", agent_id="helper", platform="chat", guild_id="g")
     identity = {"user_id": "root", "groups": ["ops"], "privileges": ["ADMIN"]}
 
     claimed = await kiln.call("claim", identity, session=session)
@@ -249,7 +247,7 @@ async def test_arguments_that_sound_like_an_identity_change_nothing(kiln: Kiln) 
 
 @pytest.mark.parametrize("name", ["__user__", "__id__", "ctx", "self"])
 async def test_what_is_injected_is_not_taken_from_arguments(kiln: Kiln, name: str) -> None:
-    session = kiln.security.sessions.create("ann").token
+    session = open_session(kiln, "ann")
     forged = {name: {"id": "root", "user_id": "root"}}
 
     for tool_name in ("greet", "tell", "tell_file"):
@@ -379,7 +377,7 @@ async def test_clock_that_jumps_revives_no_session(
             return [(await kiln.call("tell", session=token)).status for token in tokens]
 
     async with opened() as kiln:
-        first, second = (kiln.security.sessions.create("ann", seconds=300).token for _ in range(2))
+        first, second = (open_session(kiln, "ann", seconds=300) for _ in range(2))
     assert await statuses(first, second) == [Status.OK, Status.OK]
     now[0] -= 10_000
     assert await statuses(first, second) == [Status.DENIED, Status.DENIED]
@@ -390,8 +388,8 @@ async def test_clock_that_jumps_revives_no_session(
 
 
 async def test_sessions_of_one_user_do_not_share_what_is_kept_with_another(kiln: Kiln) -> None:
-    ann, bob = (kiln.security.sessions.create(name).token for name in ("ann", "bob"))
-    same = kiln.security.sessions.create("ann").token
+    ann, bob = (open_session(kiln, name) for name in ("ann", "bob"))
+    same = open_session(kiln, "ann")
 
     first = await kiln.call("tell", session=ann, call_id="shared id")
     other = await kiln.call("tell", session=bob, call_id="shared id")
@@ -399,9 +397,7 @@ async def test_sessions_of_one_user_do_not_share_what_is_kept_with_another(kiln:
 
     assert (first.value["user"], other.value["user"], again.value["user"]) == ("ann", "bob", "ann")
     assert RAN == ["ann", "bob"]
-    assert "shared id" not in {
-        t.id for t in await kiln.tasks.list(kiln.security.sessions.create("eve").token)
-    }
+    assert "shared id" not in {t.id for t in await kiln.tasks.list(open_session(kiln, "eve"))}
 
 
 @pytest.mark.parametrize(
@@ -459,7 +455,7 @@ async def test_settings_do_not_widen_the_privileges_of_a_key(kiln: Kiln) -> None
     scope = KeyScope("kim", groups=["ops"])
     key = kiln.security.keys.create("kim's", scope, LOCAL_OPERATOR).text
     by_key = kiln.security.keys.session(key).token
-    by_hand = kiln.security.sessions.create("kim", groups=["ops"]).token
+    by_hand = open_session(kiln, "kim", groups=["ops"])
 
     denied = await kiln.call("reach_out", session=by_key)
     with pytest.raises(NotAllowed):
@@ -473,7 +469,7 @@ async def test_settings_do_not_widen_the_privileges_of_a_key(kiln: Kiln) -> None
 
 
 async def test_nobody_gives_a_key_what_they_lack(kiln: Kiln) -> None:
-    admin = kiln.security.sessions.create("max").token
+    admin = open_session(kiln, "max")
 
     with pytest.raises(NotAllowed):
         kiln.security.keys.create("greedy", KeyScope("x", privileges=["WRITE_TOOLS"]), admin)
@@ -517,7 +513,7 @@ async def test_revoked_key_ends_its_sessions_at_once_and_no_others(kiln: Kiln) -
     keys = kiln.security.keys
     key = keys.create("to be revoked", KeyScope("robot"), LOCAL_OPERATOR)
     sessions = [keys.session(key.text).token for _ in range(3)]
-    other = kiln.security.sessions.create("robot").token
+    other = open_session(kiln, "robot")
     before = [await kiln.call("tell", session=token) for token in (*sessions, other)]
 
     with pytest.raises(NotAllowed):
@@ -581,7 +577,7 @@ async def test_another_process_denies_what_was_ended_or_revoked_here_within_a_mo
 async def test_local_sessions_are_of_this_process_alone(
     kiln: Kiln, make_kiln: Callable[..., Kiln]
 ) -> None:
-    local = kiln.security.sessions.local(Caller(user_id="guest"))
+    local = local_session(kiln, user_id="guest")
 
     assert (await kiln.call("tell", session=local)).value["user"] == "guest"
     async with Kiln(settings=kiln.settings, functions=[tell]) as other:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from execution.observers import code, local_session, open_session
 from toolkiln.errors import InputError, NotAllowed
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Status
-from toolkiln.model.identity import Caller
 
-from .guarded import about, code, holding, records
+from .guarded import about, holding, records
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 KEY = "sk-0123456789-abcdefghij"
@@ -119,7 +119,7 @@ async def test_tool_says_what_has_to_be_set_instead_of_running(
 
 async def test_values_are_typed_and_secrets_masked_everywhere(kiln: Kiln) -> None:
     set_up(kiln)
-    ann = kiln.security.sessions.create("ann").token
+    ann = open_session(kiln, "ann")
 
     result = await kiln.call("fetch", session=ann)
     shown = kiln.security.tool_settings.masked_values(kiln.tool("fetch"))
@@ -178,8 +178,8 @@ async def test_values_that_do_not_fit_are_refused_and_change_nothing(
 async def test_users_set_their_own_values_and_see_no_others(kiln: Kiln) -> None:
     set_up(kiln)
     spec, settings = kiln.tool("fetch"), kiln.security.tool_settings
-    ann, bob = (kiln.security.sessions.create(name).token for name in ("ann", "bob"))
-    there = kiln.security.sessions.create("ann", platform="chat").token
+    ann, bob = (open_session(kiln, name) for name in ("ann", "bob"))
+    there = open_session(kiln, "ann", platform="chat")
 
     kiln.security.change_tool_settings(
         spec, {"nick": "Ännchen", "token": PERSONAL}, user="ann", session=ann
@@ -206,7 +206,7 @@ async def test_caller_without_a_name_has_no_values_not_the_operators(
     async with make_kiln({"webui.py": source}, **SETTINGS) as kiln:
         set_up(kiln)
 
-        result = await kiln.call("fetch", session=kiln.security.sessions.local(Caller()))
+        result = await kiln.call("fetch", session=local_session(kiln))
 
         assert (result.value["url"], result.value["nick"]) == ("http://x.test", "nobody")
 
@@ -214,8 +214,8 @@ async def test_caller_without_a_name_has_no_values_not_the_operators(
 async def test_nobody_sets_values_of_others_or_of_the_operator(kiln: Kiln) -> None:
     set_up(kiln)
     spec = kiln.tool("fetch")
-    bob = kiln.security.sessions.create("bob").token
-    impostor = kiln.security.sessions.create("ann", platform="chat").token
+    bob = open_session(kiln, "bob")
+    impostor = open_session(kiln, "ann", platform="chat")
 
     for session, user in ((bob, "ann"), (bob, ""), (impostor, "ann")):
         with pytest.raises(NotAllowed):
@@ -245,7 +245,7 @@ async def test_setting_is_no_way_to_a_secret_that_nobody_granted(
     kiln: Kiln, stolen: dict[str, Any]
 ) -> None:
     set_up(kiln)
-    zed = kiln.security.sessions.create("zed").token
+    zed = open_session(kiln, "zed")
     spec = kiln.tool("fetch")
 
     with pytest.raises(InputError):
@@ -268,7 +268,7 @@ async def test_reference_among_settings_that_nobody_granted_is_not_followed(
         book = kiln.services.store.tool_settings
         for value in ("secret:PROD", ["secret:PROD"]) if user else ("secret:PROD",):
             book.change("fetch", partial(set_one, name, value), user)
-            result = await kiln.call("fetch", session=kiln.security.sessions.create("bob").token)
+            result = await kiln.call("fetch", session=open_session(kiln, "bob"))
 
             assert result.status is Status.UNAVAILABLE
             assert PROD not in result.model_dump_json()
@@ -276,7 +276,7 @@ async def test_reference_among_settings_that_nobody_granted_is_not_followed(
 
 async def test_secret_field_that_reads_like_a_reference_stays_text(kiln: Kiln) -> None:
     set_up(kiln)
-    bob = kiln.security.sessions.create("bob").token
+    bob = open_session(kiln, "bob")
     kiln.security.change_tool_settings(
         kiln.tool("fetch"), {"token": "secret:PROD"}, user="bob", session=bob
     )
@@ -333,7 +333,7 @@ async def test_secret_that_was_lost_is_named_instead_of_handed_over(kiln: Kiln) 
 async def test_values_that_are_too_large_to_be_kept_are_refused(kiln: Kiln) -> None:
     set_up(kiln)
     spec = kiln.tool("fetch")
-    ina = kiln.security.sessions.create("ina").token
+    ina = open_session(kiln, "ina")
 
     with pytest.raises(InputError, match="larger than 65,536 bytes"):
         kiln.security.change_tool_settings(spec, {"nick": "x" * 70_000}, user="ina", session=ina)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from execution.observers import open_session
 from toolkiln import Context, Kiln, ToolError
 from toolkiln.config import Settings
 from toolkiln.errors import NotAllowed
@@ -91,7 +92,7 @@ async def test_a_log_whose_head_was_edited_is_not_written_but_can_be_verified(
 
 async def test_nobody_gives_away_what_they_do_not_have(tmp_path: Path) -> None:
     async with made(tmp_path) as kiln:
-        admin = kiln.security.sessions.create("ann", privileges=["ADMIN"]).token
+        admin = open_session(kiln, "ann", privileges=["ADMIN"])
 
         with pytest.raises(NotAllowed, match="APPROVE"):
             kiln.security.create_session("bob", session=admin, privileges=["APPROVE"])
