@@ -9,7 +9,7 @@ NAME = Form("Who are you?", {"name": str, "age": {"type": "integer", "default": 
 
 @tool
 def introduce(ctx: Context) -> dict[str, Any]:
-    """Ask who somebody is."""
+    """Ask who someone is."""
     given = ctx.ask(NAME)
     return {"action": given.action, "values": dict(given.values)}
 
@@ -23,8 +23,8 @@ def insist(ctx: Context) -> str:
 @tool
 def consult(ctx: Context) -> list[Any]:
     """Ask everything at once."""
-    person, said, folders = ctx.ask(NAME, Sample([("user", "hi")], system="be brief"), Roots())
-    return [isinstance(person, Filled), said.text, [folder.uri for folder in folders]]
+    person, sample, folders = ctx.ask(NAME, Sample([("user", "hi")], system="be brief"), Roots())
+    return [isinstance(person, Filled), sample.text, [folder.uri for folder in folders]]
 
 
 @tool

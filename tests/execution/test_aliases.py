@@ -38,7 +38,7 @@ def test_an_alias_means_nothing_to_another_process(store: Store, sessions: Sessi
         other.find(alias)
 
 
-def test_nobody_makes_an_alias_up(sessions: SessionService) -> None:
+def test_an_alias_cannot_be_forged(sessions: SessionService) -> None:
     hashed = token_hash(sessions.create("ann").token)
     alias = sessions.alias(hashed)
     wrong = "0" if alias[10] != "0" else "1"

@@ -76,8 +76,8 @@ class Person:
 
     async def __call__(self, questions: tuple[Question, ...]) -> Sequence[Reply]:
         self.asked.append(questions)
-        said = SampleAnswer(text="hello"), RootsAnswer(roots=(RootFolder(uri="file:///x"),))
-        answers: dict[str, Reply] = {"form": self._form, "sample": said[0], "roots": said[1]}
+        others = SampleAnswer(text="hello"), RootsAnswer(roots=(RootFolder(uri="file:///x"),))
+        answers: dict[str, Reply] = {"form": self._form, "sample": others[0], "roots": others[1]}
         return [answers[question.kind] for question in questions]
 
 
@@ -91,10 +91,10 @@ async def test_an_answer_fits_the_form_and_has_its_defaults(kiln: Kiln) -> None:
 async def test_a_person_need_not_answer(kiln: Kiln, action: Any) -> None:
     person = Person(FormAnswer(action=action, content={"name": "Ada"}))
 
-    told = await kiln.call("introduce", ask=person)
+    reported = await kiln.call("introduce", ask=person)
     failed = await kiln.call("insist", ask=person)
 
-    assert told.value == {"action": action, "values": {}}
+    assert reported.value == {"action": action, "values": {}}
     assert failed.error is not None
     assert failed.error.message == f"the form was not filled in: the answer was {action}"
 
@@ -136,7 +136,7 @@ async def test_a_tool_knows_what_can_be_asked(kiln: Kiln) -> None:
     assert nothing.value == [False] * 3
 
 
-async def test_without_anybody_to_ask_the_tool_is_told_so(kiln: Kiln) -> None:
+async def test_without_a_person_to_ask_the_tool_gets_an_error(kiln: Kiln) -> None:
     async def nobody(_: tuple[Question, ...]) -> Sequence[Reply]:
         raise Unanswered("nobody is at home")
 
@@ -150,7 +150,7 @@ async def test_without_anybody_to_ask_the_tool_is_told_so(kiln: Kiln) -> None:
     assert away.error.message == "nobody is at home"
 
 
-async def test_a_fault_of_whoever_asks_is_not_the_tools(kiln: Kiln) -> None:
+async def test_a_fault_of_the_surface_is_not_the_tools(kiln: Kiln) -> None:
     async def broken(_: tuple[Question, ...]) -> Sequence[Reply]:
         raise ZeroDivisionError
 
@@ -160,16 +160,16 @@ async def test_a_fault_of_whoever_asks_is_not_the_tools(kiln: Kiln) -> None:
     async def another_kind(_: tuple[Question, ...]) -> Sequence[Reply]:
         return [RootsAnswer()]
 
-    said = [await kiln.call("insist", ask=one) for one in (broken, too_few, another_kind)]
+    results = [await kiln.call("insist", ask=one) for one in (broken, too_few, another_kind)]
 
-    assert [result.error and result.error.message for result in said] == [
+    assert [result.error and result.error.message for result in results] == [
         "the caller could not be asked",
         "the number of answers differs from that of the questions",
         "the answer is of another kind than the question",
     ]
 
 
-async def test_clocks_of_calls_and_of_those_within_rest_while_somebody_thinks(kiln: Kiln) -> None:
+async def test_timeouts_pause_while_a_person_answers_also_in_nested_calls(kiln: Kiln) -> None:
     async def slowly(questions: tuple[Question, ...]) -> Sequence[Reply]:
         await asyncio.sleep(1.2)  # longer than the tool itself may take
         return await Person()(questions)
@@ -193,7 +193,7 @@ async def test_a_call_asks_so_often_and_no_more(kiln: Kiln) -> None:
     assert result.value == len(person.asked) == 50
 
 
-async def test_whoever_is_cancelled_asks_no_more(kiln: Kiln) -> None:
+async def test_a_cancelled_call_asks_no_more(kiln: Kiln) -> None:
     is_asked, is_over = asyncio.Event(), asyncio.Event()
 
     async def endless(_: tuple[Question, ...]) -> Sequence[Reply]:
@@ -248,7 +248,7 @@ BAD: dict[str, Any] = {
 
 
 @each_row("what", BAD)
-async def test_what_cannot_be_asked_is_asked_of_nobody(kiln: Kiln, what: str) -> None:
+async def test_invalid_questions_are_not_asked(kiln: Kiln, what: str) -> None:
     person = Person()
 
     result = await kiln.call("ask_anything", {"questions": BAD[what]}, ask=person)

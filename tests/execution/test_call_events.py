@@ -138,7 +138,7 @@ async def test_an_observer_sees_the_end_of_each_call_whose_start_it_saw_and_no_o
     assert (late.calls, late.events, late.results) == ([], [], [])
 
 
-async def test_who_subscribes_to_one_running_call_hears_of_it_until_unsubscribed() -> None:
+async def test_an_observer_of_one_call_gets_its_events_until_it_unsubscribes() -> None:
     events, heard = CallEvents(), list[Event]()
     call, other = events.open(Call(tool="show")), events.open(Call(tool="show"))
 

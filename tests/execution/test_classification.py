@@ -88,7 +88,7 @@ ANSWERS = [
 
 
 @each_row("text", REFUSALS)
-def test_a_returned_refusal_is_told_from_an_answer(text: str) -> None:
+def test_a_returned_refusal_is_distinguished_from_an_answer(text: str) -> None:
     failure = failure_in(text)
 
     assert failure is not None
@@ -150,7 +150,7 @@ NOTHING = "the tool reports a failure"
         ({"error": {"message": "it broke", "code": 3}}, "it broke"),
     ],
 )
-def test_a_returned_failure_is_told_from_an_answer(value: Any, text: str) -> None:
+def test_a_returned_failure_is_distinguished_from_an_answer(value: Any, text: str) -> None:
     assert failure_in(value) == (text, False)
 
 
@@ -170,7 +170,7 @@ def test_a_returned_failure_is_told_from_an_answer(value: Any, text: str) -> Non
         ('{"success": false, "data": "' + "x" * 20_000 + '"}', None),
     ],
 )
-def test_an_object_written_as_json_says_the_same(
+def test_an_object_written_as_json_means_the_same(
     text: str, failure: tuple[str, bool] | None
 ) -> None:
     assert failure_in(text) == failure
@@ -256,7 +256,7 @@ def test_an_object_that_says_success_is_an_answer(value: dict[str, Any]) -> None
 
 
 @given(st.text() | st.lists(st.sampled_from([*REFUSALS, " ", ".", "\n", "x"])).map("".join))
-def test_no_text_is_too_odd_to_be_looked_at(text: str) -> None:
+def test_any_text_can_be_classified(text: str) -> None:
     assert is_refusal(text) in (True, False)
     if len(text) > 300:
         assert failure_in(text) is None

@@ -286,8 +286,8 @@ class Settings:
 def look(ctx: Context) -> list:
     """Tell what the call was handed."""
     ctx.secrets["mine"] = "changed"
-    told = [dict(ctx.secrets), ctx.settings["retries"], ctx.settings["since"].year]
-    return [*told, "s3cret" in repr(ctx), ctx.platform, ctx.guild_id, ctx.channel_id]
+    reported = [dict(ctx.secrets), ctx.settings["retries"], ctx.settings["since"].year]
+    return [*reported, "s3cret" in repr(ctx), ctx.platform, ctx.guild_id, ctx.channel_id]
 '''
 
 
@@ -463,7 +463,7 @@ async def test_results_become_plain_json(run: Run, kind: str, value: Any, noted:
 
 
 @each_row("kind", ["object", "cycle", "generator"])
-async def test_what_cannot_be_json_is_told_with_a_note(run: Run, kind: str) -> None:
+async def test_what_cannot_be_json_is_reported_with_a_note(run: Run, kind: str) -> None:
     outcome = await run("results", {"kind": kind})
 
     assert outcome.status is Status.OK
@@ -477,7 +477,7 @@ async def test_async_function_is_awaited(run: Run) -> None:
     assert (await run("wait_async", {"number": 1})).value == [2, None]
 
 
-async def test_tool_error_is_told_as_it_was_written(run: Run) -> None:
+async def test_tool_error_is_reported_verbatim(run: Run) -> None:
     outcome = await run("fail", {"kind": "tool_error"})
 
     assert code(outcome) == (Status.FAILED, "tool_error")
@@ -552,7 +552,7 @@ async def test_tool_results_say_themselves_whether_they_are_good(run: Run) -> No
     assert (bad.status, bad.error.code, bad.error.message) == (Status.FAILED, "tool_error", "bad")
 
 
-async def test_failure_told_in_words_is_a_failure(run: Run) -> None:
+async def test_failure_reported_as_a_value_is_a_failure(run: Run) -> None:
     outcome = await run("soft_failure")
 
     assert (outcome.status, outcome.error.message) == (Status.FAILED, "no such thing")
@@ -581,12 +581,12 @@ async def test_context_holds_what_is_for_this_call(run: Run) -> None:
 
     outcome = await run("look", caller=caller, secrets=secrets, settings=settings)
 
-    told = {"KEY": "s3cret", "mine": "changed"}
-    assert outcome.value == [told, 2, 2024, False, "p", "g", "c"]
+    reported = {"KEY": "s3cret", "mine": "changed"}
+    assert outcome.value == [reported, 2, 2024, False, "p", "g", "c"]
     assert secrets == {"KEY": "s3cret"}
 
 
-async def test_settings_that_their_class_refuses_are_said_so(run: Run) -> None:
+async def test_settings_that_their_class_refuses_are_reported(run: Run) -> None:
     outcome = await run("look", settings={"retries": 2, "since": "s3cret"})
 
     assert code(outcome) == (Status.FAILED, "bad_settings")

@@ -317,7 +317,7 @@ async def test_base_tool_that_is_not_ok_has_failed(kiln: Kiln) -> None:
 
 
 @each_row(
-    "name, arguments, said",
+    "name, arguments, excerpt",
     [
         ("shell", {"command": "rm -rf"}, "rm is not allowed"),
         ("later", {"word": "no"}, "no is no word"),
@@ -325,14 +325,14 @@ async def test_base_tool_that_is_not_ok_has_failed(kiln: Kiln) -> None:
     ],
 )
 async def test_validate_args_that_refuses_makes_the_call_invalid(
-    kiln: Kiln, name: str, arguments: dict[str, Any], said: str
+    kiln: Kiln, name: str, arguments: dict[str, Any], excerpt: str
 ) -> None:
     result = await kiln.call(name, arguments)
 
     assert result.status is Status.INVALID
     assert result.error
     assert result.error.code == "invalid_arguments"
-    assert said in result.error.message
+    assert excerpt in result.error.message
     assert result.stderr == ""
 
 

@@ -91,7 +91,7 @@ TOOLS = {
 
         @tool(workspace="read")
         def wait_for_reader(ctx: Context) -> str:
-            \"\"\"Say something, and go on when somebody has read it.\"\"\"
+            \"\"\"Say something, and go on when someone has read it.\"\"\"
             print("printed")
             print("complained", file=sys.stderr)
             ctx.report_progress(1, 4, "first")
@@ -158,7 +158,7 @@ TOOLS = {
 
         @tool
         def dig(ctx: Context, depth: int = 0) -> int:
-            \"\"\"Call itself until somebody says no.\"\"\"
+            \"\"\"Call itself until someone says no.\"\"\"
             try:
                 return ctx.call("dig", depth=depth + 1)
             except ToolError as error:
@@ -428,7 +428,7 @@ async def test_cancelling_a_batch_ends_all_its_calls(kiln: Kiln) -> None:
 async def test_events_come_while_the_call_runs(kiln: Kiln) -> None:
     events: list[Event] = []
     folder = space(kiln, "live")
-    said = [
+    expected = [
         ("stdout", "printed"),
         ("stderr", "complained"),
         ("progress", "first"),
@@ -439,7 +439,7 @@ async def test_events_come_while_the_call_runs(kiln: Kiln) -> None:
         kiln.call("wait_for_reader", {}, session=session, observe=events.append)
     )
 
-    await until(lambda: {(event.kind, event.text.strip()) for event in events} >= set(said))
+    await until(lambda: {(event.kind, event.text.strip()) for event in events} >= set(expected))
     assert not calling.done()
     (folder / "read").touch()
     result = await calling
@@ -473,7 +473,7 @@ async def test_output_is_kept_when_the_tool_fails(kiln: Kiln) -> None:
 
 
 @each_row(
-    "name, arguments, said, retryable",
+    "name, arguments, excerpt, retryable",
     [
         ("refuse", {}, "refuse: not today", True),
         ("nobody", {}, "nobody: there is no tool named 'nobody'", False),
@@ -483,15 +483,15 @@ async def test_output_is_kept_when_the_tool_fails(kiln: Kiln) -> None:
     ],
 )
 async def test_nested_call_that_fails_is_a_tool_error(
-    kiln: Kiln, name: str, arguments: dict[str, Any], said: str, retryable: bool
+    kiln: Kiln, name: str, arguments: dict[str, Any], excerpt: str, retryable: bool
 ) -> None:
     result = await kiln.call("try_call", {"name": name, "arguments": arguments})
 
-    assert said in result.value["error"]
+    assert excerpt in result.value["error"]
     assert result.value["retryable"] is retryable
 
 
-async def test_tool_error_of_a_nested_call_that_nobody_catches_is_the_answer(kiln: Kiln) -> None:
+async def test_uncaught_tool_error_of_a_nested_call_is_the_answer(kiln: Kiln) -> None:
     result = await kiln.call("pass_on", {})
 
     assert result.status is Status.FAILED
@@ -526,7 +526,7 @@ async def test_many_calls_that_each_call_another_all_end(kiln: Kiln) -> None:
     assert [result.value for result in results] == [3] * 40
 
 
-async def test_context_tells_the_caller_and_takes_what_is_sent(kiln: Kiln) -> None:
+async def test_the_context_has_the_caller_and_sends_files_and_messages(kiln: Kiln) -> None:
     session = local_session(
         kiln, user_id="ann", agent_id="bot", agent_state={"step": [1, {"a": None}]}
     )
@@ -543,17 +543,17 @@ async def test_context_tells_the_caller_and_takes_what_is_sent(kiln: Kiln) -> No
 
 
 async def test_nothing_of_the_host_process_is_in_the_environment(kiln: Kiln) -> None:
-    told = (await kiln.call("tell_environment", {})).value
+    reported = (await kiln.call("tell_environment", {})).value
 
-    shared = {name for name, value in told.items() if os.environ.get(name) == value}
+    shared = {name for name, value in reported.items() if os.environ.get(name) == value}
     assert shared <= {"LANG", "LC_CTYPE", "PYTHONDONTWRITEBYTECODE"}
-    assert told["HOME"] == "/tmp"
+    assert reported["HOME"] == "/tmp"
 
 
 # Observers
 
 
-async def test_listeners_hear_of_every_call_and_how_it_ended(kiln: Kiln) -> None:
+async def test_observers_get_every_call_and_how_it_ended(kiln: Kiln) -> None:
     observer = RecordingObserver()
 
     unsubscribe = kiln.engine.events.subscribe(observer)
@@ -578,7 +578,7 @@ async def test_listeners_hear_of_every_call_and_how_it_ended(kiln: Kiln) -> None
     ]
 
 
-async def test_listeners_hear_of_calls_of_a_made_up_tool_without_its_name(kiln: Kiln) -> None:
+async def test_observers_of_a_source_run_do_not_get_its_spec(kiln: Kiln) -> None:
     observer = RecordingObserver()
     source = 'def echo(word: str) -> str:\n    """Say a word again."""\n    return word\n'
 

@@ -113,10 +113,10 @@ async def test_two_processes_run_once(counting: Kiln, tmp_path: Path, start_pyth
     await asyncio.sleep(0.1)
     assert not here.done()
     (space(counting) / "gate").touch()
-    told, _ = await asyncio.to_thread(other.communicate, timeout=SOON)
+    reported, _ = await asyncio.to_thread(other.communicate, timeout=SOON)
     result = await here
 
-    assert result.value == json.loads(told)["value"] == "a 1"
+    assert result.value == json.loads(reported)["value"] == "a 1"
     assert runs(counting) == 1
 
 
@@ -225,7 +225,9 @@ async def test_cancelled_call_is_remembered_as_cancelled(counting: Kiln) -> None
     assert runs(counting) == 1
 
 
-async def test_who_waits_for_a_first_call_waits_no_longer_than_asked(counting: Kiln) -> None:
+async def test_a_repeated_call_waits_for_the_first_no_longer_than_its_timeout(
+    counting: Kiln,
+) -> None:
     arguments = {"word": "a", "gate": "gate"}
     first = asyncio.create_task(counting.call("count", arguments, call_id="one"))
     await until(lambda: runs(counting) == 1)

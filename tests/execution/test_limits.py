@@ -171,7 +171,7 @@ TOOLS = {
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
-    ("name", "status", "code", "said"),
+    ("name", "status", "code", "excerpt"),
     [
         ("sleep_long", Status.TIMEOUT, "timeout", "0.4 s"),
         ("sleep_stubbornly", Status.TIMEOUT, "timeout", "0.4 s"),
@@ -185,13 +185,13 @@ TOOLS = {
     ],
 )
 async def test_limit_that_was_hit_is_named(
-    kiln: Kiln, name: str, status: Status, code: str, said: str
+    kiln: Kiln, name: str, status: Status, code: str, excerpt: str
 ) -> None:
     result = await kiln.call(name, {})
 
     assert result.error
     assert (result.status, result.error.code) == (status, code)
-    assert said in result.error.message
+    assert excerpt in result.error.message
     assert "@tool(" in (result.error.hint or "")
 
 
@@ -237,12 +237,12 @@ async def test_declared_limits_hold_inside(kiln: Kiln) -> None:
 
 async def test_operator_caps_what_tools_ask_for(make_kiln: Any) -> None:
     async with make_kiln(TOOLS, limits={"disk": 1 << 20, "cpu": 2}) as kiln:
-        told = (await kiln.call("tell_limits", {})).value
+        reported = (await kiln.call("tell_limits", {})).value
     async with make_kiln(TOOLS, limits={"timeout": 0.3}) as kiln:
         late = await kiln.call("burn", {})
 
-    assert told["disk"] == 1 << 20
-    assert 2 <= told["cpu"] <= 3
+    assert reported["disk"] == 1 << 20
+    assert 2 <= reported["cpu"] <= 3
     assert late.status is Status.TIMEOUT
     assert "0.3 s" in late.text
 
@@ -259,7 +259,7 @@ def test_bounds_are_the_smaller_of_wish_and_maximum() -> None:
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
-    ("how", "code", "said"),
+    ("how", "code", "excerpt"),
     [
         ("exit", "exited", ""),
         ("hard exit", "exited", "status 3"),
@@ -269,13 +269,13 @@ def test_bounds_are_the_smaller_of_wish_and_maximum() -> None:
     ],
 )
 async def test_way_in_which_a_process_ended_has_its_code(
-    kiln: Kiln, how: str, code: str, said: str
+    kiln: Kiln, how: str, code: str, excerpt: str
 ) -> None:
     result = await kiln.call("die", {"how": how})
 
     assert result.error
     assert (result.status, result.error.code) == (Status.FAILED, code)
-    assert said in result.error.message
+    assert excerpt in result.error.message
     assert (result.stdout, result.stderr) == ("last words\n", "last complaint\n")
 
 

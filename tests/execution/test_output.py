@@ -169,7 +169,7 @@ def test_a_result_that_does_not_fit_keeps_its_full_text() -> None:
     assert 49_000 < result.shown < result.total == len(render(value))
 
 
-def test_an_error_is_told_with_its_hint() -> None:
+def test_an_error_is_shown_with_its_hint() -> None:
     error = CallError(code="tool_error", message="no such city", hint="try 'Oslo'")
 
     result = model_text(ExecutionOutcome(Status.FAILED, error=error), spec())

@@ -99,7 +99,7 @@ async def test_the_example_tools_pass(sandbox: Sandbox, file: Path) -> None:
 
 
 async def test_nothing_is_run_for_no_tools() -> None:
-    assert await run_probe(_Told(), [], None) == []
+    assert await run_probe(_FakeProcess(), [], None) == []
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ async def test_types_of_the_tools_own_packages_are_imported(sandbox: Sandbox, st
 # Importing
 
 
-async def test_a_failing_import_is_told_with_its_line_and_its_text(sandbox: Sandbox) -> None:
+async def test_a_failing_import_is_reported_with_its_line_and_its_text(sandbox: Sandbox) -> None:
     finding = await only(
         sandbox,
         """
@@ -287,7 +287,7 @@ async def test_syntax_that_the_sandbox_does_not_know_has_its_line(sandbox: Sandb
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"),
+    ("statement", "reported"),
     [
         ("raise SystemExit(0)", "SystemExit"),
         ("import os; os._exit(0)", "ended"),
@@ -299,12 +299,12 @@ async def test_syntax_that_the_sandbox_does_not_know_has_its_line(sandbox: Sandb
     ],
 )
 async def test_an_import_that_ends_badly_is_a_finding(
-    sandbox: Sandbox, statement: str, told: str
+    sandbox: Sandbox, statement: str, reported: str
 ) -> None:
     finding = await only(sandbox, f"def tool(a: int) -> int: ...\n{statement}\n")
 
     assert finding.rule == "import-fails"
-    assert any(part in finding.message for part in told.split("|"))
+    assert any(part in finding.message for part in reported.split("|"))
 
 
 async def test_an_import_that_waits_is_ended(sandbox: Sandbox) -> None:
@@ -331,7 +331,7 @@ async def test_unseen_characters_are_spelled_out_and_long_texts_cut(sandbox: San
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (
             "Number = str\nglobals()['Number'] = int\ndef tool(a: Number) -> int: ...",
@@ -366,12 +366,14 @@ async def test_unseen_characters_are_spelled_out_and_long_texts_cut(sandbox: San
         ),
     ],
 )
-async def test_a_schema_that_running_belies_is_told(sandbox: Sandbox, text: str, told: str) -> None:
+async def test_a_schema_that_differs_at_run_time_is_reported(
+    sandbox: Sandbox, text: str, reported: str
+) -> None:
     findings = await found(sandbox, text)
 
     first = next(finding for finding in findings if finding.tool == "tool")
     assert first.rule == "schema-differs"
-    assert first.message.startswith(told)
+    assert first.message.startswith(reported)
 
 
 async def test_types_that_end_the_process_are_a_finding(sandbox: Sandbox) -> None:
@@ -408,9 +410,9 @@ async def test_names_and_needs_are_compared_without_pydantic(sandbox: Sandbox, s
     (site / "pydantic.py").write_text("raise ImportError('there is none')\n")
     tools = admitted("def tool(a: int, b: str = 'x') -> int: ...\ntool.__defaults__ = (1, 'y')")
 
-    told = [finding.message for finding in await run_probe(sandbox, tools, site)]
+    reported = [finding.message for finding in await run_probe(sandbox, tools, site)]
 
-    assert told == [
+    assert reported == [
         "parameter 'a': required in the schema, optional when imported",
         'parameter \'b\': default "x" in the schema, default "y" when imported',
     ]
@@ -427,7 +429,7 @@ def with_examples(*lines: str) -> str:
     return "\n".join([*head, *body, "    '''", "    return a * 2"])
 
 
-async def test_a_failing_example_is_told_with_its_line(sandbox: Sandbox) -> None:
+async def test_a_failing_example_is_reported_with_its_line(sandbox: Sandbox) -> None:
     finding = await only(
         sandbox, with_examples(">>> tool(1)", "2", ">>> tool(LIMIT)", "7", ">>> tool(1)", "2")
     )
@@ -436,7 +438,7 @@ async def test_a_failing_example_is_told_with_its_line(sandbox: Sandbox) -> None
     assert finding.message == "an example fails: tool(LIMIT) gives 6, not 7"
 
 
-async def test_of_many_failing_examples_the_first_are_told(sandbox: Sandbox) -> None:
+async def test_of_many_failing_examples_the_first_are_reported(sandbox: Sandbox) -> None:
     lines = [line for n in range(400) for line in (f">>> tool({n})", "-1")]
 
     findings = await found(sandbox, with_examples(*lines))
@@ -445,7 +447,7 @@ async def test_of_many_failing_examples_the_first_are_told(sandbox: Sandbox) -> 
 
 
 @pytest.mark.parametrize(
-    ("example", "told"),
+    ("example", "reported"),
     [
         ("tool('a', 'b')", "TypeError"),
         ("undefined", "NameError: name 'undefined' is not defined"),
@@ -461,12 +463,12 @@ async def test_of_many_failing_examples_the_first_are_told(sandbox: Sandbox) -> 
     ],
 )
 async def test_an_example_that_ends_badly_is_a_finding(
-    sandbox: Sandbox, example: str, told: str
+    sandbox: Sandbox, example: str, reported: str
 ) -> None:
     finding = await only(sandbox, with_examples(">>> tool(1)", "2", f">>> {example}"))
 
     assert (finding.rule, finding.line) == ("example-fails", 10)
-    assert any(part in finding.message for part in told.split("|"))
+    assert any(part in finding.message for part in reported.split("|"))
 
 
 async def test_an_awaiting_example_gets_a_fix_of_its_own(sandbox: Sandbox) -> None:
@@ -527,8 +529,8 @@ async def test_a_forged_report_ends_in_one_finding(sandbox: Sandbox, frame: dict
     assert finding.rule == "import-fails"
 
 
-class _Told:
-    """An executor whose process said so much."""
+class _FakeProcess:
+    """An executor whose process sent these messages."""
 
     def __init__(self, *messages: Any, outcome: ExecutionOutcome | None = None) -> None:
         self._outcome = outcome or ExecutionOutcome(value="done")
@@ -575,10 +577,10 @@ _MESSAGES = st.lists(
 
 
 @given(messages=st.just([{"imported": True}]) | _MESSAGES | _MESSAGES.map(lambda m: m * 9))
-async def test_whatever_a_process_says_becomes_findings(messages: list[Any]) -> None:
+async def test_any_messages_of_a_process_become_findings(messages: list[Any]) -> None:
     tools = admitted("def tool(a: int, b: str = 'x') -> int: ...")
 
-    findings = await run_probe(_Told(*messages), tools, None)
+    findings = await run_probe(_FakeProcess(*messages), tools, None)
 
     assert len(findings) <= 20
     for finding in findings:
@@ -588,7 +590,7 @@ async def test_whatever_a_process_says_becomes_findings(messages: list[Any]) -> 
 
 
 async def test_a_failing_platform_is_no_finding() -> None:
-    class Broken(_Told):
+    class Broken(_FakeProcess):
         async def run(self, invocation: Invocation) -> ExecutionOutcome:
             raise BackendError("no sandbox")
 
@@ -606,7 +608,7 @@ async def test_a_probe_gets_no_rights_and_little_time() -> None:
     granted = ResolvedTool(
         tool.spec, tool.sources, Grant(network=("example.com",), workspace="write")
     )
-    executor = _Told({"imported": True}, {"signatures": [None]})
+    executor = _FakeProcess({"imported": True}, {"signatures": [None]})
 
     assert await run_probe(executor, [granted], None, maxima=Bounds(memory=600 << 20)) == []
     (invocation,) = executor.seen
@@ -624,7 +626,7 @@ async def test_a_flood_of_failures_is_bounded() -> None:
     ended = ExecutionOutcome(
         Status.KILLED, error=CallError(code="output_limit", message="y" * 10**6)
     )
-    executor = _Told(*[{"failed": failed}] * 10_000, outcome=ended)
+    executor = _FakeProcess(*[{"failed": failed}] * 10_000, outcome=ended)
 
     findings = await run_probe(executor, tools, None)
 

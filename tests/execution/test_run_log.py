@@ -135,7 +135,7 @@ async def begun(kiln: Kiln, name: str) -> RunRecord:
     return only(kiln, name)
 
 
-async def test_a_run_is_in_the_book_from_its_beginning_on(kiln: Kiln) -> None:
+async def test_a_run_is_in_the_log_from_its_start(kiln: Kiln) -> None:
     running = asyncio.create_task(kiln.call("wait_long"))
     run = await begun(kiln, "wait_long")
     before = run.status
@@ -146,7 +146,7 @@ async def test_a_run_is_in_the_book_from_its_beginning_on(kiln: Kiln) -> None:
     assert run.record.user == kiln.security.caller(kiln.security.operator).who
 
 
-async def test_the_book_keeps_the_last_runs_and_says_since_when(kiln: Kiln) -> None:
+async def test_the_log_keeps_the_last_runs_and_since_when_it_is_complete(kiln: Kiln) -> None:
     started = time.time()
 
     for number in range(MAX_ENDED + 5):
@@ -171,11 +171,11 @@ async def test_a_caller_with_many_runs_pushes_out_no_runs_of_others(kiln: Kiln) 
     assert kept[1].arguments == '{"number": 1}'
 
 
-async def test_of_much_that_a_run_tells_the_end_is_kept(kiln: Kiln) -> None:
+async def test_of_many_events_of_a_run_the_last_are_kept(kiln: Kiln) -> None:
     await kiln.call("chatter", {"lines": 400})
 
     run = only(kiln, "chatter")
-    assert sum(len(told.text) for told in run.events) <= 20_000
+    assert sum(len(reported.text) for reported in run.events) <= 20_000
     assert len(run.events) <= 200
     assert run.dropped_events > 300
     assert run.events[-1].text == run.progress == "399 of 400"
@@ -189,7 +189,7 @@ async def test_arguments_are_kept_without_secrets_and_cut(kiln: Kiln) -> None:
     assert len(shown) == 2000
 
 
-async def test_a_secret_that_a_tool_hands_on_is_nowhere_in_the_book(kiln: Kiln) -> None:
+async def test_a_secret_that_a_tool_passes_on_is_not_in_the_log(kiln: Kiln) -> None:
     result = await kiln.call("hand_on")
 
     run = only(kiln, "echo")
@@ -199,7 +199,7 @@ async def test_a_secret_that_a_tool_hands_on_is_nowhere_in_the_book(kiln: Kiln) 
     assert everything.count("[secret:KEY]") == 3
 
 
-async def test_a_secret_that_is_printed_in_pieces_is_not_in_the_book_either() -> None:
+async def test_a_secret_that_is_printed_in_pieces_is_not_in_the_log() -> None:
     events, log = CallEvents(), RunLog(lambda *_: None)
     log.subscribe_to(events)
     call = events.open(Call(tool="show"), mask=Mask({"KEY": SECRET}))
@@ -211,7 +211,9 @@ async def test_a_secret_that_is_printed_in_pieces_is_not_in_the_book_either() ->
     call.end(None)
 
     (run,) = log.all
-    assert "".join(told.text for told in run.events) == "it is [secret:KEY], or [secret:KEY]"
+    assert (
+        "".join(reported.text for reported in run.events) == "it is [secret:KEY], or [secret:KEY]"
+    )
 
 
 async def test_a_stopped_call_ends_in_a_result_that_says_who_stopped_it(kiln: Kiln) -> None:

@@ -133,14 +133,14 @@ async def test_valves_need_no_user(executor: Executor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "reported"),
     [
         ({"settings": {"key": "bad s3cret"}}, "Valves rejects the settings: key (value error)"),
         ({"user_settings": {"days": 0}}, "UserValves rejects the settings: days (greater"),
     ],
 )
 async def test_settings_that_the_class_refuses_end_the_call(
-    executor: Executor, how: dict[str, Any], told: str
+    executor: Executor, how: dict[str, Any], reported: str
 ) -> None:
     outcome = await run(executor, "greet", **how)
 
@@ -148,7 +148,7 @@ async def test_settings_that_the_class_refuses_end_the_call(
     assert outcome.error
     assert outcome.error.code == "bad_settings"
     assert outcome.error.message.startswith("the settings of greet cannot be used: ")
-    assert told in outcome.error.message
+    assert reported in outcome.error.message
     assert "s3cret" not in repr(outcome)
 
 

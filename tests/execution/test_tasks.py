@@ -85,7 +85,7 @@ async def test_call_that_ends_in_time_needs_no_store(kiln: Kiln) -> None:
         await kiln.tasks.get(result.call_id)
 
 
-async def test_listeners_hear_of_a_task_until_they_have_enough(kiln: Kiln) -> None:
+async def test_observers_of_a_task_get_events_until_they_unsubscribe(kiln: Kiln) -> None:
     heard: list[Event] = []
     deaf: list[Event] = []
     tasks, caller = kiln.engine.tasks, kiln.security.caller(kiln.security.operator)
@@ -278,7 +278,7 @@ async def test_agents_stop_tasks_through_a_tool(kiln: Kiln) -> None:
 
 
 @each_row("name", ["check_task", "await_task", "cancel_task"])
-async def test_unknown_task_is_told_in_plain_words(kiln: Kiln, name: str) -> None:
+async def test_unknown_task_is_reported_in_plain_words(kiln: Kiln, name: str) -> None:
     result = await kiln.call(name, {"task_id": "nowhere"})
 
     assert result.status is Status.FAILED

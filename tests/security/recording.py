@@ -19,7 +19,7 @@ KEY = b"0123456789abcdef"
 
 
 def record(number: int) -> AuditRecord:
-    """One that can be told from others."""
+    """Return a record with a number of its own."""
     return AuditRecord(time.time(), "call", "ok", call_id=str(number), user=str(os.getpid()))
 
 

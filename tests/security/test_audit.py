@@ -51,7 +51,7 @@ def recorder_of() -> Iterator[Make]:
 
 @pytest.fixture
 def recorder(file: Path, recorder_of: Make) -> AuditWriter:
-    """One that writes to `file` when told to, or after an hour."""
+    """One that writes to `file` on request, or after an hour."""
     return recorder_of(lambda: open_audit_log(file, KEY), interval=3600.0)
 
 
@@ -76,7 +76,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 class Flaky:
-    """A ledger that fails while told to."""
+    """A ledger that fails on request."""
 
     def __init__(self) -> None:
         self.records: list[AuditRecord] = []
@@ -235,7 +235,7 @@ def test_a_commit_that_fails_raises_and_is_not_written_later(recorder_of: Make) 
     assert [r.call_id for r in ledger.records] == ["kept"]
 
 
-def test_a_ledger_that_cannot_be_opened_is_said_at_once(tmp_path: Path, recorder_of: Make) -> None:
+def test_a_log_that_cannot_be_opened_is_reported_at_once(tmp_path: Path, recorder_of: Make) -> None:
     (tmp_path / "file").touch()
     recorder = recorder_of(lambda: open_audit_log(tmp_path / "file" / "audit.db", KEY))
 
@@ -259,7 +259,7 @@ def test_calls_wait_until_the_log_was_opened(recorder_of: Make) -> None:
     assert not recorder.must_flush
 
 
-def test_another_key_is_said_before_the_first_call(file: Path, recorder_of: Make) -> None:
+def test_another_key_is_reported_before_the_first_call(file: Path, recorder_of: Make) -> None:
     with closing(open_audit_log(file, b"another key of some length")) as ledger:
         ledger.append([record()])
     recorder = recorder_of(lambda: open_audit_log(file, KEY))
@@ -470,13 +470,13 @@ def test_processes_share_a_chain_and_lose_nothing_when_they_end(file: Path) -> N
 def test_a_killed_process_loses_at_most_its_last_second(file: Path) -> None:
     with process(str(file), "stream") as running:
         assert running.stdout
-        said = [running.stdout.readline()]
-        while float(said[-1].split()[1]) - float(said[0].split()[1]) < 1.5:
-            said.append(running.stdout.readline())
+        output = [running.stdout.readline()]
+        while float(output[-1].split()[1]) - float(output[0].split()[1]) < 1.5:
+            output.append(running.stdout.readline())
         killed = time.time()
         running.kill()
 
-    older = {line.split()[0] for line in said if float(line.split()[1]) < killed - 1.0}
+    older = {line.split()[0] for line in output if float(line.split()[1]) < killed - 1.0}
     assert len(older) > 10
     assert older <= set(ids(file))
 

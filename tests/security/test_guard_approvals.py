@@ -72,7 +72,7 @@ TOOLS = {
 
 @tool(needs_approval=True)
 def pay(to: str, amount: int = 1, notes: list[str] | None = None) -> str:
-    """Pay somebody."""
+    """Pay someone."""
     RAN.append((to, amount, notes))
     return f"paid {amount} to {to}"
 
@@ -180,7 +180,7 @@ async def test_rejected_call_never_runs_and_tells_the_reason(
 
 @pytest.mark.parametrize("background", [True, "auto"])
 @pytest.mark.parametrize("call_id", [None, "unseen"])
-async def test_task_that_nobody_approved_in_time_is_known_and_may_be_tried_again(
+async def test_task_without_a_decision_in_time_is_kept_and_can_be_repeated(
     kiln: Kiln, ann: str, boss: str, background: Literal[True, "auto"], call_id: str | None
 ) -> None:
     given: dict[str, Any] = {"session": ann}
@@ -199,7 +199,7 @@ async def test_task_that_nobody_approved_in_time_is_known_and_may_be_tried_again
     assert len(RAN) == 1
 
 
-async def test_nobody_in_time_means_no(kiln: Kiln, ann: str, boss: str) -> None:
+async def test_no_decision_in_time_means_no(kiln: Kiln, ann: str, boss: str) -> None:
     result = await kiln.call("pay", {"to": "bob"}, session=ann, timeout=0.2, call_id="late")
     late = kiln.security.approvals.history(1)[0]
 
@@ -271,7 +271,7 @@ async def test_edited_arguments_run_in_the_place_of_the_others(
     assert "with other arguments" in last.detail
 
 
-async def test_edit_that_nobody_checked_is_checked_before_it_runs(kiln: Kiln, ann: str) -> None:
+async def test_unchecked_edit_is_checked_before_it_runs(kiln: Kiln, ann: str) -> None:
     call = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
     stolen = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
 
@@ -301,9 +301,7 @@ async def test_arguments_that_change_after_the_call_was_made_change_nothing(
     assert RAN == [("bob", 1, ["first"])]
 
 
-async def test_nobody_approves_their_own_call_unless_a_rule_lets_them(
-    kiln: Kiln, boss: str
-) -> None:
+async def test_callers_approve_their_own_calls_only_under_a_rule(kiln: Kiln, boss: str) -> None:
     chief = open_session(kiln, "chief")
     own = await waiting(kiln, "pay", {"to": "boss"}, session=boss)
     other_session = open_session(kiln, "boss")
@@ -485,7 +483,7 @@ async def test_cancelled_caller_withdraws_the_request(kiln: Kiln, ann: str) -> N
     assert "cancelled" in {record.outcome for record in records(kiln, tool="pay")}
 
 
-async def test_background_call_is_pending_until_somebody_answers(kiln: Kiln, ann: str) -> None:
+async def test_background_call_is_pending_until_a_person_decides(kiln: Kiln, ann: str) -> None:
     states: dict[str, Literal["auto", True]] = {"bg": True, "auto": "auto"}
     for call_id, state in states.items():
         task = await kiln.call(
@@ -500,11 +498,11 @@ async def test_background_call_is_pending_until_somebody_answers(kiln: Kiln, ann
 
         await until(is_listed)
         asked = await kiln.tasks.get(call_id, ann)
-        told = await kiln.call("check_task", {"task_id": call_id}, session=ann)
+        reported = await kiln.call("check_task", {"task_id": call_id}, session=ann)
         kiln.security.approve(found[0].id)
         done = await kiln.tasks.wait(call_id, ann, timeout=SOON)
 
-        assert (asked.state, told.value["state"]) == ("pending", "pending")
+        assert (asked.state, reported.value["state"]) == ("pending", "pending")
         assert done.result
         assert done.result.value == f"paid 1 to {call_id}"
 
@@ -685,7 +683,7 @@ async def test_answers_of_several_processes_count_once(
             other.stdin.write("\n")
             other.stdin.flush()
         results = await asyncio.gather(*(call.result() for call in calls))
-        said = [
+        output = [
             dict(
                 line.split()
                 for line in (await asyncio.to_thread(other.communicate))[0].splitlines()
@@ -694,7 +692,7 @@ async def test_answers_of_several_processes_count_once(
         ]
 
         for one, result in zip(ids, results, strict=True):
-            approved, rejected = (answers[one] for answers in said)
+            approved, rejected = (answers[one] for answers in output)
             assert (approved == "late") != (rejected == "late")
             assert (result.status is Status.OK) == (rejected == "late")
         assert len(RAN) == sum(result.status is Status.OK for result in results)

@@ -175,9 +175,9 @@ async def test_call_that_is_cancelled_or_nested_leaves_its_record(kiln: Kiln) ->
     GATE.set()
     nested = await kiln.call("run", {"how": "nest"}, session=opened.token)
 
-    told = records(kiln, session=opened.trace_id)
-    cancelled = next(record for record in told if record.outcome == "cancelled")
-    ended = [record for record in told if record.outcome == "ok"]
+    reported = records(kiln, session=opened.trace_id)
+    cancelled = next(record for record in reported if record.outcome == "cancelled")
+    ended = [record for record in reported if record.outcome == "ok"]
     outer = next(record for record in ended if record.call_id == nested.call_id)
     inner = next(record for record in ended if record.parent == nested.call_id)
     assert (cancelled.tool, cancelled.user) == ("run", "ann")
@@ -191,8 +191,13 @@ async def test_repeated_call_id_leaves_a_record_each_time(kiln: Kiln) -> None:
         await kiln.call("run", {"how": "x"}, session=opened.token, call_id="thrice")
     other = await kiln.call("run", {"how": "y"}, session=opened.token, call_id="thrice")
 
-    told = [r.outcome for r in records(kiln, session=opened.trace_id, act="call")]
-    assert [outcome for outcome in told if outcome != "started"] == ["ok", "ok", "ok", "invalid"]
+    reported = [r.outcome for r in records(kiln, session=opened.trace_id, act="call")]
+    assert [outcome for outcome in reported if outcome != "started"] == [
+        "ok",
+        "ok",
+        "ok",
+        "invalid",
+    ]
     assert code(other) == (Status.INVALID, "conflict")
     assert RAN == ["x"]
 
@@ -253,9 +258,9 @@ async def test_nothing_that_people_or_tools_choose_breaks_out_of_its_line(kiln: 
     with pytest.raises(NotAllowed):
         kiln.security.create_session(HOSTILE[:150], session=opened.token)
 
-    told = [*records(kiln, session=opened.trace_id), *records(kiln, act="reject")]
-    assert len(told) >= len(results) + 2
-    for record in told:
+    reported = [*records(kiln, session=opened.trace_id), *records(kiln, act="reject")]
+    assert len(reported) >= len(results) + 2
+    for record in reported:
         texts = [value for value in record if isinstance(value, str)]
         assert all(text.isprintable() for text in texts)
         assert all(len(text) <= 500 for text in texts if text is not record.arguments)
@@ -302,15 +307,15 @@ async def test_admin_acts_are_recorded_those_that_were_refused_too(
             with pytest.raises(NotAllowed):
                 refused()
 
-        told = [(r.act, r.outcome) for r in records(kiln)]
+        reported = [(r.act, r.outcome) for r in records(kiln)]
         for act in (
             *("admit", "rollback", "reject", "switch", "key.create", "key.revoke", "secret.set"),
             "session.create",
         ):
-            place = told.index((act, "started"))
-            assert (act, "ok") in told[place:], act
-        assert ("switch", "failed") in told
-        denied = {act.split(".")[0] for act, outcome in told if outcome == "denied"}
+            place = reported.index((act, "started"))
+            assert (act, "ok") in reported[place:], act
+        assert ("switch", "failed") in reported
+        denied = {act.split(".")[0] for act, outcome in reported if outcome == "denied"}
         assert denied >= {"key", "secret", "session", "audit", "approval"}
         assert {r.user for r in records(kiln, outcome="denied")} == {"bob"}
         assert {r.user for r in records(kiln, act="admit")} == {"ann"}
@@ -323,7 +328,7 @@ async def test_admin_acts_are_recorded_those_that_were_refused_too(
 
 @contextlib.contextmanager
 def unwritable(state: Path) -> Iterator[None]:
-    """A ledger whose head somebody has edited: nothing is appended to it."""
+    """A ledger whose head someone has edited: nothing is appended to it."""
     with closing(sqlite3.connect(state / "audit.db", timeout=20)) as ledger:
         seal = ledger.execute("SELECT seal FROM toolkiln_audit_head").fetchone()
         with ledger:
@@ -481,8 +486,8 @@ async def test_full_disk_refuses_what_must_be_recorded_and_loses_nothing(
         assert code(refused) == (Status.UNAVAILABLE, "audit_failed")
         assert ran == len(done)
         assert after.status is Status.OK
-        told = {record.call_id: record.outcome for record in records(kiln)}
-        assert [told[result.call_id] for result in (*done, after)] == ["ok"] * (len(done) + 1)
+        reported = {record.call_id: record.outcome for record in records(kiln)}
+        assert [reported[result.call_id] for result in (*done, after)] == ["ok"] * (len(done) + 1)
         assert kiln.security.audit.verify().ok
 
 
@@ -559,12 +564,14 @@ async def test_records_survive_the_death_of_their_process(
     lines += [line.split() for line in rest.splitlines() if line.count(" ") == 2]
 
     async with make_kiln({}, functions=FUNCTIONS) as kiln:
-        told = {record.call_id: record for record in records(kiln, act="call")}
+        reported = {record.call_id: record for record in records(kiln, act="call")}
         due = [call_id for call_id, _, at in lines if float(at) < killed - 1.0]
-        lasting = [record for record in told.values() if record.tool == "endless"]
+        lasting = [record for record in reported.values() if record.tool == "endless"]
 
         assert len(due) >= 10
-        assert [told[call_id].outcome for call_id in due if call_id in told] == ["ok"] * len(due)
+        assert [reported[call_id].outcome for call_id in due if call_id in reported] == [
+            "ok"
+        ] * len(due)
         assert [(record.outcome, record.user) for record in lasting] == [("started", "ann")]
         assert kiln.security.audit.verify().ok
         assert (await kiln.call("destroy")).status is Status.OK
@@ -598,7 +605,7 @@ async def test_two_processes_record_in_one_chain(
             assert len(records(kiln, user=user, tool="risky", outcome="started")) == 20
 
 
-async def test_tampering_is_found_by_whoever_verifies(
+async def test_tampering_is_found_by_verification(
     make_kiln: Callable[..., Kiln], tmp_path: Path
 ) -> None:
     async with make_kiln({}, functions=FUNCTIONS) as kiln:

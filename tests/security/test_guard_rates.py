@@ -1,4 +1,4 @@
-"""How often somebody may call, and how often a tool may be called."""
+"""How often someone may call, and how often a tool may be called."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -117,7 +117,7 @@ async def test_tool_is_limited_for_all_callers_together(limited: Kiln) -> None:
     assert len(RAN) == 5
 
 
-async def test_whoever_waits_as_long_as_they_were_told_gets_through(
+async def test_a_caller_who_waits_as_long_as_stated_gets_through(
     limited: Kiln, clock: Clock
 ) -> None:
     ann = open_session(limited, "ann")
@@ -276,11 +276,11 @@ async def test_processes_share_their_rates(
         processes = [
             start_python(PROCESS, tmp_path / "tools", tmp_path / "state", ann) for _ in range(2)
         ]
-        said = [
+        output = [
             word
             for process in processes
             for word in (await asyncio.to_thread(process.communicate))[0].split()
         ]
 
-        assert sorted(said) == ["denied"] * 3 + ["ok"] * 5
+        assert sorted(output) == ["denied"] * 3 + ["ok"] * 5
         assert code(await kiln.call("add", {"a": 1}, session=ann)) == LIMITED

@@ -151,10 +151,10 @@ async def test_an_agent_does_not_find_forbidden_tools_either(
         ("wire_monet", {}),
     ]
 
-    told = [await kiln.call(name, arguments, session=bob) for name, arguments in asked]
+    reported = [await kiln.call(name, arguments, session=bob) for name, arguments in asked]
     to_banker = [await kiln.call(name, arguments, session=banker) for name, arguments in asked]
 
-    for result in told:
+    for result in reported:
         assert not any(name in f"{result.text} {result.error}" for name in FORBIDDEN), result
     for result in (*to_banker[:2], to_banker[3], to_banker[6]):
         assert "wire_money" in f"{result.text} {result.error}", result
@@ -256,11 +256,11 @@ async def test_having_a_tool_served_takes_a_privilege(kiln: Kiln) -> None:
     result = await kiln.call("write_python_tool", draft, session=nobody)
     nested = await kiln.call("call_tool", {"name": "write_python_tool", "arguments": draft},
                              session=nobody)  # fmt: skip
-    told = await write_tool(kiln, ToolDraft(SANDBOXED, "mild"), nobody)
+    reported = await write_tool(kiln, ToolDraft(SANDBOXED, "mild"), nobody)
 
     assert result.value["proposed"]
     assert nested.value["proposed"]
-    assert told.proposed
+    assert reported.proposed
     assert "mild" not in kiln.services.registry.specs
 
 
@@ -418,7 +418,7 @@ async def test_groups_and_users_are_not_mixed_up(kiln: Kiln) -> None:
 
 
 @pytest.mark.parametrize("identity", [{}, {"platform": "disc:ord"}, {"platform": ""}])
-async def test_nobody_goes_by_the_name_of_another_platforms_user(
+async def test_user_names_that_contain_a_platform_are_refused(
     kiln: Kiln, identity: dict[str, Any]
 ) -> None:
     with pytest.raises(InputError, match="colon"):

@@ -272,7 +272,7 @@ async def test_secret_comes_out_of_the_sandbox_in_no_form(kiln: Kiln, how: str) 
     result = await kiln.call("leak", {"how": how}, observe=events.append, call_id=f"leak {how}")
     shown = "".join(event.text for event in events if event.kind == "stdout")
     files = "\n".join(file.data.decode("latin-1") + file.name for file in result.files)
-    told = [
+    reported = [
         *(json.dumps(part, ensure_ascii=False) for part in (result.value, result.messages)),
         *(result.text, result.stdout, result.stderr, str(result.error), str(result.notes), files),
         *("".join(e.text for e in events if e.kind == kind) for kind in ("stdout", "stderr")),
@@ -280,11 +280,11 @@ async def test_secret_comes_out_of_the_sandbox_in_no_form(kiln: Kiln, how: str) 
         *result.injected_tools,
     ]
 
-    for text in told:
+    for text in reported:
         assert not leaks(text), text[:300]
         assert not leaks(text.encode("latin-1", "replace").decode("utf-8", "replace"))
     if how in HOWS[MARK]:
-        assert MARK in "".join(told)
+        assert MARK in "".join(reported)
     if how == "drip":
         assert shown == f"<<{MARK}>>{MARK}"
     if result.truncation and result.truncation.handle:
@@ -318,9 +318,9 @@ async def test_secret_comes_out_of_a_function_in_no_form(kiln: Kiln, how: str) -
     events: list[Event] = []
     result = await kiln.call("leak_inline", {"how": how}, observe=events.append)
 
-    told = json.dumps(result.model_dump(mode="json"), ensure_ascii=False) + str(events)
-    assert not leaks(told)
-    assert MARK in told
+    reported = json.dumps(result.model_dump(mode="json"), ensure_ascii=False) + str(events)
+    assert not leaks(reported)
+    assert MARK in reported
 
 
 async def test_reference_in_arguments_reaches_the_tool_as_the_value(kiln: Kiln) -> None:
@@ -339,7 +339,7 @@ async def test_reference_in_arguments_reaches_the_tool_as_the_value(kiln: Kiln) 
     assert not leaks(sandboxed.model_dump_json() + str(events))
 
 
-async def test_what_is_recorded_of_a_call_names_the_secret_only(kiln: Kiln) -> None:
+async def test_the_audit_of_a_call_names_the_secret_only(kiln: Kiln) -> None:
     arguments = {"text": "secret:KEY"}
 
     result = await kiln.call("destroy", arguments)

@@ -72,7 +72,7 @@ def claim(user_id: str, groups: list[str], privileges: list[str], ctx: Context) 
 
 @tool
 def pass_on(name: str, ctx: Context, arguments: dict[str, Any] | None = None) -> Any:
-    """Call another tool once somebody lets it."""
+    """Call another tool once someone lets it."""
     STARTED.set()
     GATE.wait(20)
     try:
@@ -126,7 +126,7 @@ async def test_missing_or_forged_session_is_denied_whatever_the_tool(
     assert RAN == []
 
 
-async def test_nobody_lists_searches_or_asks_without_a_session(kiln: Kiln) -> None:
+async def test_lists_searches_and_tasks_require_a_session(kiln: Kiln) -> None:
     for token in (None, "forged"):
         for attempt in (kiln.specs, lambda s: kiln.search("x", session=s)):
             with pytest.raises(NoSession):
@@ -235,12 +235,12 @@ async def test_arguments_that_sound_like_an_identity_change_nothing(kiln: Kiln) 
 
     claimed = await kiln.call("claim", identity, session=session)
     unasked = await kiln.call("tell", identity, session=session)
-    told = await kiln.call("tell", session=session)
+    reported = await kiln.call("tell", session=session)
     in_file = await kiln.call("tell_file", session=session)
 
     assert claimed.value == ["ann", "root", ["ops"], ["ADMIN"]]
     assert unasked.status is Status.INVALID
-    assert told.value == {"user": "ann", "agent": "helper", "state": {}}
+    assert reported.value == {"user": "ann", "agent": "helper", "state": {}}
     assert in_file.value == {"user": "ann", "platform": "chat", "guild": "g"}
     assert {record.user for record in about(kiln, claimed)} == {"chat:ann"}
 
@@ -264,7 +264,7 @@ async def test_request_that_claims_to_be_nested_is_none(kiln: Kiln) -> None:
     await until(
         lambda: not any(s.trace_id == opened.trace_id for s, _ in kiln.security.sessions.alive())
     )
-    claims = {"depth": 1, "parent": "somebody's call"}
+    claims = {"depth": 1, "parent": "someone's call"}
 
     expired = made("tell", opened.token).model_copy(update=claims)
     holding_one = made("tell", held.token).model_copy(update=claims | {"depth": -1000})
@@ -434,7 +434,7 @@ async def test_key_reaches_the_tools_of_its_scope_and_no_others(kiln: Kiln) -> N
     session = kiln.security.keys.session(made_key.text).token
     GATE.set()
 
-    told = await kiln.call("tell", session=session)
+    reported = await kiln.call("tell", session=session)
     others = [
         await kiln.call(name, arguments, session=session)
         for name, arguments in [
@@ -445,7 +445,7 @@ async def test_key_reaches_the_tools_of_its_scope_and_no_others(kiln: Kiln) -> N
         ]
     ]
 
-    assert told.value["user"] == "robot"
+    assert reported.value["user"] == "robot"
     assert set(kiln.specs(session)) == {"tell", "tell_file"}
     assert [result.status for result in others] == [Status.DENIED] * 3 + [Status.INVALID]
     assert "limited" in others[0].text
@@ -468,7 +468,7 @@ async def test_settings_do_not_widen_the_privileges_of_a_key(kiln: Kiln) -> None
     assert records(kiln, act="key.create", outcome="denied")[-1].user == "kim"
 
 
-async def test_nobody_gives_a_key_what_they_lack(kiln: Kiln) -> None:
+async def test_a_key_gets_no_privilege_its_creator_lacks(kiln: Kiln) -> None:
     admin = open_session(kiln, "max")
 
     with pytest.raises(NotAllowed):
@@ -570,8 +570,8 @@ async def test_another_process_denies_what_was_ended_or_revoked_here_within_a_mo
 
         assert first.split()[:2] == ["invalid", "invalid"]
         assert rest.splitlines()[-1].split()[:2] == ["denied", "denied"]
-        told = list(kiln.security.audit.entries(AuditFilter(user="robot", outcome="invalid")))
-        assert told
+        reported = list(kiln.security.audit.entries(AuditFilter(user="robot", outcome="invalid")))
+        assert reported
 
 
 async def test_local_sessions_are_of_this_process_alone(

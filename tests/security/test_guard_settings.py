@@ -90,7 +90,7 @@ def set_up(kiln: Kiln) -> None:
     kiln.security.change_tool_settings(kiln.tool("fetch"), {"url": "http://x.test", "key": KEY})
 
 
-async def test_tool_says_what_has_to_be_set_instead_of_running(
+async def test_tool_without_required_settings_reports_them_instead_of_running(
     make_kiln: Callable[..., Kiln],
 ) -> None:
     async with make_kiln(TOOLS, **SETTINGS) as kiln:
@@ -185,15 +185,19 @@ async def test_users_set_their_own_values_and_see_no_others(kiln: Kiln) -> None:
         spec, {"nick": "Ännchen", "token": PERSONAL}, user="ann", session=ann
     )
     kiln.security.change_tool_settings(spec, {"nick": "Bobby"}, user="bob", session=bob)
-    told = {
+    reported = {
         name: (await kiln.call("fetch", session=session)).value
         for name, session in (("ann", ann), ("bob", bob), ("chat", there))
     }
 
-    assert [told[name]["nick"] for name in ("ann", "bob", "chat")] == ["Ännchen", "Bobby", "nobody"]
-    assert told["ann"]["token"][0] == len(PERSONAL)
-    assert told["bob"]["token"] == told["chat"]["token"] == [4, "none"]
-    assert PERSONAL not in json.dumps(told)
+    assert [reported[name]["nick"] for name in ("ann", "bob", "chat")] == [
+        "Ännchen",
+        "Bobby",
+        "nobody",
+    ]
+    assert reported["ann"]["token"][0] == len(PERSONAL)
+    assert reported["bob"]["token"] == reported["chat"]["token"] == [4, "none"]
+    assert PERSONAL not in json.dumps(reported)
     assert settings.masked_values(spec, "ann") == {"nick": "Ännchen", "token": "(secret, set)"}
     assert settings.masked_values(spec, "bob") == {"nick": "Bobby"}
     assert holding(kiln.settings.state, PERSONAL) == {"secrets.toml"}
@@ -211,7 +215,7 @@ async def test_caller_without_a_name_has_no_values_not_the_operators(
         assert (result.value["url"], result.value["nick"]) == ("http://x.test", "nobody")
 
 
-async def test_nobody_sets_values_of_others_or_of_the_operator(kiln: Kiln) -> None:
+async def test_users_set_no_values_of_others_or_of_the_operator(kiln: Kiln) -> None:
     set_up(kiln)
     spec = kiln.tool("fetch")
     bob = open_session(kiln, "bob")
@@ -241,7 +245,7 @@ async def test_nobody_sets_values_of_others_or_of_the_operator(kiln: Kiln) -> No
     ],
     ids=str,
 )
-async def test_setting_is_no_way_to_a_secret_that_nobody_granted(
+async def test_setting_gives_no_access_to_a_secret_without_a_grant(
     kiln: Kiln, stolen: dict[str, Any]
 ) -> None:
     set_up(kiln)
@@ -259,7 +263,7 @@ def set_one(name: str, value: object, values: dict[str, object]) -> dict[str, ob
 
 
 @pytest.mark.parametrize("user", ["", "bob"])
-async def test_reference_among_settings_that_nobody_granted_is_not_followed(
+async def test_reference_in_settings_without_a_grant_is_not_resolved(
     make_kiln: Callable[..., Kiln], user: str
 ) -> None:
     name = "tags" if user else "url"

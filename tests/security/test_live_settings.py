@@ -37,12 +37,12 @@ ASK = '[[rules]]\neffect = "ask"\n'
 
 
 class Following:
-    """A file, the settings that follow it, and what was told of them."""
+    """A file, the settings that follow it, and what they reported."""
 
     def __init__(self, folder: Path, **environ: str) -> None:
         self.file = folder / "toolkiln.toml"
         self.environ = environ
-        self.told: list[tuple[str, ConfigError | None]] = []
+        self.reported: list[tuple[str, ConfigError | None]] = []
 
     def start(self, text: str | None = None) -> LiveSettings:
         if text is not None:
@@ -50,8 +50,8 @@ class Following:
         self.live = LiveSettings(load(self.file.parent, self.environ), self.tell)
         return self.live
 
-    def tell(self, said: str, error: ConfigError | None) -> None:
-        self.told.append((said, error))
+    def tell(self, summary: str, error: ConfigError | None) -> None:
+        self.reported.append((summary, error))
 
     def replace(self, text: str) -> None:
         """As careful programs do."""
@@ -70,7 +70,7 @@ def effect(rules: Rules) -> str:
 
 @pytest.fixture
 def following(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Following:
-    """With a look at the file whenever somebody asks."""
+    """With a look at the file whenever someone asks."""
     monkeypatch.setattr(live_settings, "_INTERVAL", 0.0)
     return Following(tmp_path)
 
@@ -122,10 +122,10 @@ def test_changed_rules_hold_at_once(
     write(following, ASK)
 
     assert (before, following.effect) == ("deny", "ask")
-    ((said, error),) = following.told
-    assert said == f"{following.file} was read again: rules changed"
+    ((summary, error),) = following.reported
+    assert summary == f"{following.file} was read again: rules changed"
     assert error is None
-    assert said in caplog.text
+    assert summary in caplog.text
 
 
 def test_a_file_that_appears_is_taken(following: Following) -> None:
@@ -136,7 +136,7 @@ def test_a_file_that_appears_is_taken(following: Following) -> None:
     assert following.effect == "deny"
 
 
-def test_what_changed_before_anybody_asked_is_taken(following: Following) -> None:
+def test_a_change_before_the_first_read_is_applied(following: Following) -> None:
     settings = load(following.file.parent, {})
     following.replace(DENY)
 
@@ -191,7 +191,7 @@ def test_a_variable_still_goes_before_the_file(
     assert following.effect == "ask"
 
 
-def test_a_file_that_says_the_same_changes_nothing_and_is_not_mentioned(
+def test_a_file_with_the_same_settings_changes_nothing_and_is_not_reported(
     following: Following,
 ) -> None:
     following.start(DENY)
@@ -201,7 +201,7 @@ def test_a_file_that_says_the_same_changes_nothing_and_is_not_mentioned(
 
     assert following.live.rules() is rules
     assert following.live.rates() is rates
-    assert following.told == []
+    assert following.reported == []
 
 
 def test_rules_are_made_once_for_a_version(following: Following) -> None:
@@ -270,7 +270,7 @@ def test_a_file_that_cannot_be_used_keeps_the_old_rules_and_says_so_once(
     effects = [following.effect for _ in range(5)]
 
     assert effects == ["deny"] * 5
-    ((said, error),) = following.told
+    ((summary, error),) = following.reported
     assert isinstance(error, ConfigError)
     assert error.hint
     (record,) = caplog.records
@@ -280,21 +280,21 @@ def test_a_file_that_cannot_be_used_keeps_the_old_rules_and_says_so_once(
     assert error.message in text
     assert error.hint in text
     assert "stay in force" in text
-    assert said in text
+    assert summary in text
 
 
-def test_each_broken_version_is_told_and_so_is_the_correction(following: Following) -> None:
+def test_each_broken_version_is_reported_and_so_is_the_correction(following: Following) -> None:
     following.start(DENY)
 
     for text in ("a = ", "b = ", ASK):
         following.replace(text)
         following.live.current()
 
-    assert [error is None for _, error in following.told] == [False, False, True]
+    assert [error is None for _, error in following.reported] == [False, False, True]
     assert following.effect == "ask"
 
 
-def test_a_correction_that_says_what_was_said_before_is_told(following: Following) -> None:
+def test_a_correction_that_restores_the_file_is_reported(following: Following) -> None:
     following.start(DENY)
     rules = following.live.rules()
 
@@ -303,7 +303,7 @@ def test_a_correction_that_says_what_was_said_before_is_told(following: Followin
     following.replace(DENY)
 
     assert following.live.rules() is rules
-    assert following.told[-1] == (f"{following.file} was read again: nothing changed", None)
+    assert following.reported[-1] == (f"{following.file} was read again: nothing changed", None)
 
 
 def test_a_removed_file_that_comes_back_is_taken(following: Following) -> None:
@@ -314,7 +314,7 @@ def test_a_removed_file_that_comes_back_is_taken(following: Following) -> None:
     following.replace(ALLOW)
 
     assert [*effects, following.effect] == ["deny"] * 3 + ["allow"]
-    assert [error is None for _, error in following.told] == [False, True]
+    assert [error is None for _, error in following.reported] == [False, True]
 
 
 @AS_ROOT
@@ -337,7 +337,7 @@ def test_a_file_that_flaps_ends_as_it_ends(following: Following) -> None:
         following.live.current()
 
     assert following.effect == "ask"
-    assert len(following.told) == 100
+    assert len(following.reported) == 100
 
 
 def test_a_file_that_changes_while_it_is_read_is_read_again(
@@ -356,7 +356,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
     monkeypatch.setattr("toolkiln.config.reload", slowly)
 
     assert [following.effect, following.effect] == ["deny", "ask"]
-    assert len(following.told) == 1
+    assert len(following.reported) == 1
 
 
 # When it is looked at
@@ -368,7 +368,7 @@ def touch(file: Path, text: str, clock: Clock) -> None:
     clock.wall = file.stat().st_ctime_ns / 1e9
 
 
-def test_a_file_is_looked_at_a_few_times_a_second(tmp_path: Path, clock: Clock) -> None:
+def test_a_file_is_checked_a_few_times_a_second(tmp_path: Path, clock: Clock) -> None:
     following = Following(tmp_path)
     following.start(DENY)
     touch(following.file, ASK, clock)
@@ -398,7 +398,7 @@ def test_a_file_that_is_half_written_is_left_alone_until_it_is_whole(
     assert effects == ["deny", "deny", "ask"]
 
 
-def test_a_file_that_was_changed_a_while_ago_is_taken_at_the_first_look(
+def test_a_file_changed_a_while_ago_is_read_at_the_first_check(
     tmp_path: Path, clock: Clock
 ) -> None:
     following = Following(tmp_path)
@@ -436,7 +436,7 @@ def test_a_file_that_is_away_for_a_moment_is_not_mentioned(tmp_path: Path, clock
     clock.now += 0.3
 
     assert following.effect == "ask"
-    assert [error for _, error in following.told] == [None]
+    assert [error for _, error in following.reported] == [None]
 
 
 # Without a file
@@ -468,7 +468,7 @@ def test_settings_made_in_python_never_change(
     ],
     ids=str,
 )
-def test_settings_made_in_python_are_looked_at_as_strictly(made_up: dict[str, Any]) -> None:
+def test_settings_made_in_python_are_checked_as_strictly(made_up: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         LiveSettings(Settings(**made_up))
 
@@ -498,7 +498,7 @@ def test_threads_that_ask_get_rules_of_one_version_or_the_other(following: Follo
     assert following.effect == "deny"
 
 
-def test_who_is_told_may_ask(following: Following) -> None:
+def test_the_change_callback_may_read_the_settings(following: Following) -> None:
     current = following.start(DENY)
     asked: list[str] = []
     following.live = LiveSettings(current.current(), lambda *_: asked.append(following.effect))
@@ -509,7 +509,7 @@ def test_who_is_told_may_ask(following: Following) -> None:
     assert asked == ["ask"]
 
 
-def test_what_goes_wrong_in_telling_reaches_who_asked_and_the_rules_hold(
+def test_an_error_of_the_change_callback_reaches_the_reader_and_the_rules_apply(
     following: Following,
 ) -> None:
     def fail(*_: object) -> None:

@@ -76,7 +76,7 @@ def test_agents_channels_and_sessions_of_a_caller_share_a_bucket() -> None:
         Caller(user_id="42', 'discord"),
     ],
 )
-def test_nobody_shares_a_bucket_by_name(other: Caller) -> None:
+def test_similar_names_do_not_share_a_bucket(other: Caller) -> None:
     rates = Rates({"*": {"caller": SLOW}})
 
     assert buckets(rates, other) != buckets(rates, Caller(user_id="42", platform="discord"))

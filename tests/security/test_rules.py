@@ -274,19 +274,19 @@ def test_a_hint_counts_only_if_the_tool_gives_it() -> None:
     assert effect(rule, tool=spec(read_only=True)) == "allow"
 
 
-# What is said
+# Reasons
 
 
 def test_hostile_names_and_reasons_stay_on_one_line() -> None:
     evil = "x\n\x1b[31m\u202e\x7f\0"
     rules = Rules([Rule(effect="deny", users=(evil,), reason=evil)])
 
-    said = [
+    reasons = [
         decide(Caller(user_id=evil), spec(), rules).why,
         decide(Caller(tools=(evil,)), spec(evil), rules).why,
     ]
 
-    assert all(text.isprintable() for text in said)
+    assert all(text.isprintable() for text in reasons)
 
 
 def test_lone_surrogates_in_a_reason_can_be_written_down() -> None:
@@ -297,7 +297,7 @@ def test_lone_surrogates_in_a_reason_can_be_written_down() -> None:
     assert why.encode("utf-8")
 
 
-def test_long_lists_and_names_are_cut_in_what_is_said() -> None:
+def test_long_lists_and_names_are_cut_in_reasons() -> None:
     users = ("ann", *(str(number) * 1000 for number in range(10_000)))
     rules = Rules([Rule(effect="deny", users=users, reason="r" * 10_000)])
 

@@ -90,7 +90,7 @@ async def test_a_log_whose_head_was_edited_is_not_written_but_can_be_verified(
     assert verified.problems
 
 
-async def test_nobody_gives_away_what_they_do_not_have(tmp_path: Path) -> None:
+async def test_sessions_and_keys_get_no_privilege_their_creator_lacks(tmp_path: Path) -> None:
     async with made(tmp_path) as kiln:
         admin = open_session(kiln, "ann", privileges=["ADMIN"])
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from toolkiln.execution.call_events import RunningCall
-from toolkiln.execution.questions import CallQuestions, CallTimer, QuestionChannel
+from toolkiln.execution.questions import CANNOT_ASK, CallQuestions, CallTimer, QuestionChannel
 from toolkiln.model.call import Call, CallError, Event, Result, SentFile, Status
 from toolkiln.model.identity import Caller
 from toolkiln.model.network import HostRules
@@ -74,6 +74,19 @@ class Invocation:
     reveal: bool = False
     """Whether the caller may see the text and the traceback of exceptions."""
     emit: Callable[[Event], None] = lambda _: None
+
+    async def reply_to_call(self, tool: str, arguments: Any) -> dict[str, Any]:
+        """Run a nested call, and return the reply for the tool that made it."""
+        if self.nested is None:
+            return {"error": "tools cannot call other tools here"}
+        result = await self.nested(tool, arguments)
+        if result.error is None:
+            return {"value": result.value}
+        return {"error": f"{tool}: {result.error.message}", "retryable": result.error.retryable}
+
+    async def reply_to_questions(self, questions: Any) -> dict[str, Any]:
+        """Ask the caller, and return the reply for the tool."""
+        return CANNOT_ASK if self.questions is None else await self.questions.reply(questions)
 
 
 @dataclass(slots=True)

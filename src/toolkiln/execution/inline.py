@@ -19,8 +19,8 @@ from types import CoroutineType, coroutine
 from typing import Any, TypeVar
 
 from toolkiln.execution.executor import ExecutionOutcome, Invocation, call_context
-from toolkiln.execution.outcomes import apply_frame, limit_error, reply
-from toolkiln.execution.questions import CANNOT_ASK, CallTimer
+from toolkiln.execution.outcomes import apply_frame, limit_error
+from toolkiln.execution.questions import CallTimer
 from toolkiln.model.call import Event, SentFile, log_level
 from toolkiln.model.spec import Role
 from toolkiln.model.tool import ResolvedTool
@@ -251,19 +251,11 @@ def _reply(frame: Frame, invocation: Invocation, loop: asyncio.AbstractEventLoop
         return {
             "error": f"on the event loop, write `await asyncio.to_thread(ctx.{frame['op']}, …)`"
         }
-    work = _question if frame["op"] == "ask" else _nested
-    return asyncio.run_coroutine_threadsafe(work(frame, invocation), loop).result()
-
-
-async def _nested(frame: Frame, invocation: Invocation) -> Frame:
-    if invocation.nested is None:
-        return {"error": "tools cannot call other tools here"}
-    return reply(frame["tool"], await invocation.nested(frame["tool"], frame["arguments"]))
-
-
-async def _question(frame: Frame, invocation: Invocation) -> Frame:
-    questions = invocation.questions
-    return CANNOT_ASK if questions is None else await questions.reply(frame["questions"])
+    if frame["op"] == "ask":
+        work = invocation.reply_to_questions(frame["questions"])
+    else:
+        work = invocation.reply_to_call(frame["tool"], frame["arguments"])
+    return asyncio.run_coroutine_threadsafe(work, loop).result()
 
 
 def _is_on(loop: asyncio.AbstractEventLoop) -> bool:

@@ -233,13 +233,6 @@ def exit_error(
     return Status.FAILED, CallError(code=code, message=message, hint="this is a fault of the tool")
 
 
-def reply(tool: str, result: Result) -> dict[str, Any]:
-    """Return the reply to a tool that made a nested call."""
-    if result.error is None:
-        return {"value": result.value}
-    return {"error": f"{tool}: {result.error.message}", "retryable": result.error.retryable}
-
-
 def _classify_value(outcome: ExecutionOutcome) -> None:
     """Set the status from a returned value: each dialect has its own way to report failures."""
     value = outcome.value

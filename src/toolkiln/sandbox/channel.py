@@ -16,8 +16,6 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from toolkiln.execution.executor import ExecutionOutcome, Invocation
-from toolkiln.execution.outcomes import reply
-from toolkiln.execution.questions import CANNOT_ASK
 from toolkiln.model.call import Event, SentFile, log_level
 from toolkiln.runtime.wire import encode
 
@@ -258,17 +256,10 @@ class CallChannel:
         return not self.over.done()
 
     async def _call(self, tool: str, arguments: Any) -> None:
-        nested = self._invocation.nested
-        if nested is None:
-            self.send(encode_frame({"error": "tools cannot call other tools here"}))
-            return
-        self.send(encode_frame(reply(tool, await nested(tool, arguments))))
+        self.send(encode_frame(await self._invocation.reply_to_call(tool, arguments)))
 
     async def _ask(self, questions: Any) -> None:
-        questioner = self._invocation.questions
-        self.send(
-            encode_frame(CANNOT_ASK if questioner is None else await questioner.reply(questions))
-        )
+        self.send(encode_frame(await self._invocation.reply_to_questions(questions)))
 
     def _break(self, reason: str) -> None:
         self.end("broken", reason)
