@@ -6,7 +6,6 @@ import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from subprocess import Popen
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -85,38 +84,12 @@ def runs(kiln: Kiln) -> int:
     return len(file.read_text()) if file.exists() else 0
 
 
-async def test_first_result_outlives_the_process(tmp_path: Path) -> None:
-    async with make(tmp_path) as kiln:
-        first = await kiln.call("count", {"word": "a"}, call_id="one")
-    async with make(tmp_path) as kiln:
-        again = await kiln.call("count", {"word": "a"}, call_id="one")
-
-        assert again == first
-        assert runs(kiln) == 1
-
-
 async def test_batch_with_an_id_twice_runs_it_once(counting: Kiln) -> None:
     call = Call(tool="count", arguments={"word": "a"}, id="one", remember=True)
 
     results = await counting.call_many([call, call])
 
     assert results[0] == results[1]
-    assert runs(counting) == 1
-
-
-async def test_two_processes_run_once(counting: Kiln, tmp_path: Path, start_python: Start) -> None:
-    arguments = {"word": "a", "gate": "gate"}
-    other = start_python(CHILD, tmp_path, "one", json.dumps(arguments))
-    await until(lambda: runs(counting) == 1)
-
-    here = asyncio.create_task(counting.call("count", arguments, call_id="one"))
-    await asyncio.sleep(0.1)
-    assert not here.done()
-    (space(counting) / "gate").touch()
-    reported, _ = await asyncio.to_thread(other.communicate, timeout=SOON)
-    result = await here
-
-    assert result.value == json.loads(reported)["value"] == "a 1"
     assert runs(counting) == 1
 
 
@@ -283,14 +256,6 @@ async def test_store_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> Non
     assert result.error
     assert result.error.retryable
     assert without.value == "a 1"
-
-
-@pytest.mark.parametrize("call_id", ["", "x" * 200, "\ud800", "a\0b", "' OR 1=1 --", "é\n"])
-async def test_any_text_serves_as_an_id(counting: Kiln, call_id: str) -> None:
-    first: Any = await counting.call("count", {"word": "a"}, call_id=call_id)
-    again: Any = await counting.call("count", {"word": "a"}, call_id=call_id)
-
-    assert first.value == again.value == "a 1"
 
 
 async def test_id_that_is_too_long_is_refused(counting: Kiln) -> None:

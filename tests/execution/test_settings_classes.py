@@ -158,14 +158,6 @@ async def test_a_function_gets_its_settings_with_defaults(executor: Executor) ->
     assert outcome.value == {"retries": 5, "unit": "m"}
 
 
-async def test_a_context_tells_where_a_call_comes_from(executor: Executor) -> None:
-    caller = Caller(user_id="1", platform="discord", guild_id="2", channel_id="3")
-
-    outcome = await run(executor, "caller", FUNCTIONS, caller=caller)
-
-    assert outcome.value == ["discord", "2", "3", "1"]
-
-
 async def test_a_secret_is_in_the_context_of_its_call_alone(executor: Executor) -> None:
     for number in range(4):  # the later ones by a warm worker
         secret = {"KEY": f"s3cret-{number}"}

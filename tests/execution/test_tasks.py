@@ -313,27 +313,3 @@ async def test_kind_and_author_decide_how_much_is_shown(kiln: Kiln) -> None:
     assert len(little.text) <= 100
     assert little.truncation
     assert little.truncation.total == 1000
-
-
-async def test_output_is_its_callers_own(kiln: Kiln) -> None:
-    result = await kiln.call("say_status", {}, session=local_session(kiln, user_id="ann"))
-
-    assert result.truncation
-    arguments = {"handle": result.truncation.handle}
-    other = await kiln.call("read_output", arguments, session=local_session(kiln, user_id="bob"))
-    own = await kiln.call("read_output", arguments, session=local_session(kiln, user_id="ann"))
-
-    assert other.error
-    assert "no output is stored under this handle" in other.error.message
-    assert own.value["total"] == 5000
-
-
-@each_row("arguments", [{"offset": -1}, {"offset": 10**9}, {"limit": 0}])
-async def test_odd_pages_do_no_harm(kiln: Kiln, arguments: dict[str, int]) -> None:
-    result = await kiln.call("say_status", {})
-    assert result.truncation
-
-    page = await kiln.call("read_output", {"handle": result.truncation.handle, **arguments})
-
-    assert page.status in (Status.OK, Status.FAILED, Status.INVALID)
-    assert page.error is None or page.error.code != "exception"

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from subprocess import Popen
@@ -644,65 +643,6 @@ async def test_answers_of_two_people_in_one_process_count_once(kiln: Kiln, ann: 
     assert len(RAN) == (result.status is Status.OK)
 
 
-ANSWERING = """
-    import sys
-    from pathlib import Path
-    from toolkiln.kiln import Kiln
-    from toolkiln.config import Settings
-    from toolkiln.errors import InputError
-
-    how, state, *ids = sys.argv[1:]
-    with Kiln(Path(state).parent / "tools", settings=Settings(state=Path(state)), dev=True) as kiln:
-        boss = kiln.security.sessions.create("boss-" + how, privileges=["APPROVE"]).token
-        decide = getattr(kiln.security, how)
-        print("ready", flush=True)
-        sys.stdin.readline()
-        for one in ids:
-            try:
-                print(one, decide(one, session=boss).state, flush=True)
-            except InputError as error:
-                print(one, "late", flush=True)
-"""
-
-
-async def test_answers_of_several_processes_count_once(
-    make_kiln: Callable[..., Kiln], start_python: Callable[..., "Popen[str]"], tmp_path: Path
-) -> None:
-    async with make_kiln({"act.py": VERSION}, functions=[pay]) as kiln:
-        ann = open_session(kiln, "ann")
-        calls = [await waiting(kiln, "pay", {"to": str(n)}, session=ann) for n in range(12)]
-        ids = [call.approval for call in calls]
-        others = [
-            start_python(ANSWERING, how, tmp_path / "state", *ids) for how in ("approve", "reject")
-        ]
-        for other in others:
-            assert other.stdout
-            assert await asyncio.to_thread(other.stdout.readline) == "ready\n"
-        for other in others:
-            assert other.stdin
-            other.stdin.write("\n")
-            other.stdin.flush()
-        results = await asyncio.gather(*(call.result() for call in calls))
-        output = [
-            dict(
-                line.split()
-                for line in (await asyncio.to_thread(other.communicate))[0].splitlines()
-            )
-            for other in others
-        ]
-
-        for one, result in zip(ids, results, strict=True):
-            approved, rejected = (answers[one] for answers in output)
-            assert (approved == "late") != (rejected == "late")
-            assert (result.status is Status.OK) == (rejected == "late")
-        assert len(RAN) == sum(result.status is Status.OK for result in results)
-        acts = records(kiln, act="approve", outcome="ok") + records(
-            kiln, act="reject", outcome="ok"
-        )
-        assert len(acts) == len(ids)
-        assert kiln.security.audit.verify().ok
-
-
 CALLING = """
     import asyncio, sys
     from pathlib import Path
@@ -746,33 +686,6 @@ async def test_answer_is_found_by_the_same_call_after_its_process_was_killed(
         assert used
         assert used.state == "used"
         assert [r.outcome for r in records(kiln, tool="act", user="ann")][-1] == "ok"
-
-
-async def test_clock_that_jumps_neither_revives_nor_prolongs_a_request(
-    make_kiln: Callable[..., Kiln], tmp_path: Path
-) -> None:
-    from toolkiln.store.store import open_store
-
-    now = [time.time()]
-    async with make_kiln({}, functions=[pay], approval_seconds=60) as kiln:
-        (tmp_path / "state").mkdir(exist_ok=True)
-        kiln.services.__dict__["store"] = open_store(
-            tmp_path / "state" / "store.db", clock=lambda: now[0]
-        )
-        session = kiln.security.operator_in("other")
-        call = await waiting(kiln, "pay", {"to": "bob"}, session=session, timeout=30)
-        boss = open_session(kiln, "boss", privileges=["APPROVE"], seconds=10_000)
-
-        now[0] += 3600
-        with pytest.raises(InputError):
-            kiln.security.approve(call.approval, session=boss)
-        result = await call.result()
-        now[0] -= 3600
-        with pytest.raises(InputError):
-            kiln.security.approve(call.approval, session=boss)
-
-        assert code(result) == (Status.DENIED, "approval_expired")
-    assert RAN == []
 
 
 async def test_huge_and_strange_arguments_can_be_asked_about(kiln: Kiln, ann: str) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from subprocess import Popen
 
 import pytest
 import pytest_asyncio
@@ -185,36 +184,6 @@ async def test_person_is_not_asked_about_a_call_that_comes_too_early(limited: Ki
     assert len(limited.security.approvals.history()) == 1
 
 
-@pytest.mark.parametrize("jump", [-100_000.0, -30.0, 0.0])
-async def test_clock_that_is_set_back_neither_adds_calls_nor_locks_out_for_long(
-    limited: Kiln, clock: Clock, jump: float
-) -> None:
-    # A session from the future does not hold, so that the operator's own is used.
-    for _ in range(3):
-        assert (await limited.call("quick")).status is Status.OK
-
-    clock.now += jump
-    early = await limited.call("quick")
-    assert early.error
-    assert early.error.retry_after
-    clock.now += 20.1
-    later = await limited.call("quick")
-
-    assert code(early) == LIMITED
-    assert early.error.retry_after <= 20.1
-    assert later.status is Status.OK
-
-
-async def test_clock_that_is_set_ahead_fills_a_bucket_once(limited: Kiln, clock: Clock) -> None:
-    for _ in range(3):
-        await limited.call("quick")
-
-    clock.now += 1e8
-    results = [await limited.call("quick") for _ in range(4)]
-
-    assert [result.status for result in results] == [Status.OK] * 3 + [Status.DENIED]
-
-
 async def test_all_tools_can_share_one_rate(make_kiln: Callable[..., Kiln]) -> None:
     async with make_kiln({}, functions=FUNCTIONS, rates={"*": {"caller": "2/day"}}) as kiln:
         ann = open_session(kiln, "ann")
@@ -249,38 +218,3 @@ async def test_crowd_gets_no_more_than_the_rate(limited: Kiln) -> None:
 
     assert sum(result.status is Status.OK for result in results) == len(RAN) == 5
     assert all(result.error.retry_after for result in results if result.error)
-
-
-PROCESS = """
-    import asyncio, sys
-    from pathlib import Path
-    from toolkiln.kiln import Kiln
-    from toolkiln.config import Settings
-
-    async def main(tools, state, token):
-        settings = Settings(state=Path(state), rates={"add": {"caller": "5/day"}})
-        async with Kiln(Path(tools), settings=settings, dev=True) as kiln:
-            for _ in range(4):
-                print((await kiln.call("add", {"a": 1}, session=token)).status.value, flush=True)
-
-    asyncio.run(main(*sys.argv[1:]))
-"""
-
-
-async def test_processes_share_their_rates(
-    make_kiln: Callable[..., Kiln], start_python: Callable[..., "Popen[str]"], tmp_path: Path
-) -> None:
-    source = 'def add(a: int) -> int:\n    """Add."""\n    return a\n'
-    async with make_kiln({"add.py": source}, rates={"add": {"caller": "5/day"}}) as kiln:
-        ann = open_session(kiln, "ann")
-        processes = [
-            start_python(PROCESS, tmp_path / "tools", tmp_path / "state", ann) for _ in range(2)
-        ]
-        output = [
-            word
-            for process in processes
-            for word in (await asyncio.to_thread(process.communicate))[0].split()
-        ]
-
-        assert sorted(output) == ["denied"] * 3 + ["ok"] * 5
-        assert code(await kiln.call("add", {"a": 1}, session=ann)) == LIMITED

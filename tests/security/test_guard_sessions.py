@@ -19,7 +19,6 @@ from toolkiln.model.audit import AuditFilter
 from toolkiln.model.call import Call, Result, Status, Task
 from toolkiln.security.authentication import KeyScope
 from toolkiln.security.sessions import LOCAL_OPERATOR, NoSession
-from toolkiln.store.store import open_store
 
 from .guarded import about, holding, made, records
 
@@ -356,35 +355,6 @@ async def test_own_tools_serve_a_call_that_runs_although_its_session_has_expired
 
     assert "nested:" not in str(result.value), result.value
     assert code(await kiln.call(name, arguments, session=opened.token)) == DENIED
-
-
-async def test_clock_that_jumps_revives_no_session(
-    make_kiln: Callable[..., Kiln], tmp_path: Path
-) -> None:
-    now = [1_000_000.0]
-    (tmp_path / "state").mkdir()
-
-    def opened() -> Kiln:
-        """A Kiln that remembers nothing of what another one has looked up."""
-        kiln = make_kiln({}, functions=[tell])
-        kiln.services.__dict__["store"] = open_store(
-            tmp_path / "state" / "store.db", clock=lambda: now[0]
-        )
-        return kiln
-
-    async def statuses(*tokens: str) -> list[Status]:
-        async with opened() as kiln:
-            return [(await kiln.call("tell", session=token)).status for token in tokens]
-
-    async with opened() as kiln:
-        first, second = (open_session(kiln, "ann", seconds=300) for _ in range(2))
-    assert await statuses(first, second) == [Status.OK, Status.OK]
-    now[0] -= 10_000
-    assert await statuses(first, second) == [Status.DENIED, Status.DENIED]
-    now[0] += 10_000 + 301
-    assert await statuses(first) == [Status.DENIED]
-    now[0] -= 200
-    assert await statuses(first) == [Status.DENIED]
 
 
 async def test_sessions_of_one_user_do_not_share_what_is_kept_with_another(kiln: Kiln) -> None:

@@ -1,7 +1,7 @@
 """Call events: the state of a running call, and the one way to observe it.
 
-The gateway creates one `RunningCall` per call. Observers that subscribe to `CallEvents` hear
-of its start, its events and its end. Events are masked before any observer gets them. The
+The gateway creates one `RunningCall` per call. Observers that subscribe to `CallEvents` get
+its start, its events and its end. Events are masked before any observer gets them. The
 audit is no observer: `gateway` writes it, because a call that cannot be recorded must not run.
 """
 

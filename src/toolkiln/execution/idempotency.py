@@ -205,11 +205,7 @@ class CallResults:
             return None, (f"the full output could not be stored: {error.message}",)
 
     async def read_output(self, caller: Caller, handle: str, offset: int, limit: int) -> OutputPage:
-        """Return a page of a stored output.
-
-        Raises:
-            NotFound: the handle is unknown.
-        """
+        """Return a page of a stored output."""
         page: OutputPage = await self._run("read_output", caller, handle, offset, limit)
         return page
 
@@ -233,20 +229,12 @@ class CallResults:
         return tasks
 
     async def cancel(self, caller: Caller, task_id: str) -> Task:
-        """Request the cancellation of a task.
-
-        Raises:
-            NotFound: the id is unknown.
-        """
+        """Request the cancellation of a task."""
         await self._run("request_cancel", caller, task_id)
         return await self.task(caller, task_id)
 
     async def wait(self, caller: Caller, task_id: str, timeout: float | None) -> Task:
-        """Return a task when it has ended, or its state when the timeout expires.
-
-        Raises:
-            NotFound: the id is unknown.
-        """
+        """Return a task when it has ended, or its state when the timeout expires."""
         deadline = None if timeout is None else time.monotonic() + timeout
         poll = _FIRST_POLL
         while True:

@@ -174,11 +174,7 @@ async def preflight(
 
 
 def permitted_secrets(prepared: PreparedCall, settled: CallSettings = NO_SETTINGS) -> set[str]:
-    """Return the names of all secrets that the call uses.
-
-    Raises:
-        CallRefused: a permission is not granted.
-    """
+    """Return the names of all secrets that the call uses."""
     tool, rights = prepared.tool, prepared.tool.spec.rights
     requested = find_references(prepared.arguments)
     if rights.secrets:

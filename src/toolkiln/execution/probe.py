@@ -244,11 +244,7 @@ async def run_probe(
 
 
 async def run_examples(executor: Executor, tool: ResolvedTool, site: Path | None) -> str | None:
-    """Return why a tool does not import or an example of it fails; None if all is well.
-
-    Raises:
-        BackendError: the sandbox failed, not the tool.
-    """
+    """Return why a tool does not import or an example of it fails; None if all is well."""
     findings = await run_probe(executor, [tool], site)
     return next((f.message for f in findings if f.rule in ("import-fails", "example-fails")), None)
 

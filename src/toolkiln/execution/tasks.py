@@ -188,11 +188,7 @@ class TaskService:
         return unsubscribe
 
     async def cancel(self, caller: Caller, task_id: str) -> Task:
-        """Cancel a task: of this process at once, of others within two seconds.
-
-        Raises:
-            NotFound: the id is unknown.
-        """
+        """Cancel a task: of this process at once, of others within two seconds."""
         task = await self._results.cancel(caller, task_id)
         key = _key(caller, task_id)
         running = [task for task, entry in self._running.items() if entry.key == key]

@@ -69,9 +69,6 @@ def audit_key(setting: str, state: Path) -> bytes:
     """Return the key of the hash chain: the setting, or the content of `audit.key`.
 
     The file is created if it does not exist.
-
-    Raises:
-        InputError: the key is too short, or the file is unusable or readable by others.
     """
     if setting:
         if len(setting) < _MIN_KEY:
@@ -125,7 +122,8 @@ def _create_key(file: Path) -> None:
 class AuditWriter:
     """Accepts records from any thread and writes them in a thread of its own.
 
-    A record may be written twice if the database fails during a commit, but is never lost.
+    A record may be written twice if the database fails during a commit, but is never lost. All
+    methods but `end` and `close` raise AuditFailed if a record is not accepted or not written.
     """
 
     def __init__(self, open_audit_log: "Callable[[], AuditLog]", *, interval: float = 0.25) -> None:
@@ -165,11 +163,7 @@ class AuditWriter:
         return not self._is_open or len(self._queue) > _BUSY_QUEUE
 
     def ready(self) -> None:
-        """Check that the writer accepts records.
-
-        Raises:
-            AuditFailed: too many records wait, or one waits too long.
-        """
+        """Check that the writer accepts records."""
         if self._failing_since and (
             (self._has_failed and len(self._queue) + len(self._unwritten) > _MAX_QUEUE)
             or time.monotonic() - self._failing_since > _MAX_DELAY
@@ -177,22 +171,14 @@ class AuditWriter:
             raise self._failure()
 
     def add(self, record: AuditRecord) -> None:
-        """Queue a record.
-
-        Raises:
-            AuditFailed: the writer accepts no records.
-        """
+        """Queue a record."""
         self.ready()
         self._queue.append(record)
         if not self._is_awake:
             self._wake()
 
     def begin(self, key: Hashable, started: Callable[[], AuditRecord]) -> None:
-        """Register the start of a call; `started` builds its record if the call takes long.
-
-        Raises:
-            AuditFailed: the writer accepts no records, so the call must not start.
-        """
+        """Register the start of a call; `started` builds its record if the call takes long."""
         self.ready()
         self._new_calls[key] = started
         if not self._is_awake:
@@ -209,9 +195,6 @@ class AuditWriter:
         """Write this record and all before it.
 
         `key`: the call whose start this records, which then needs no other start record.
-
-        Raises:
-            AuditFailed: the record was not written and will not be.
         """
         self.ready()
         if not self._write(last=[record]):
@@ -219,11 +202,7 @@ class AuditWriter:
         self._forget(key)
 
     def flush(self) -> None:
-        """Write all queued records.
-
-        Raises:
-            AuditFailed: they are kept and retried.
-        """
+        """Write all queued records."""
         if not self._write():
             raise self._failure()
 
@@ -327,13 +306,11 @@ class AuditReader:
 
     def entries(self, query: "AuditFilter", limit: int | None = 100) -> Iterator[ChainedRecord]:
         """Return matching records, newest first."""
-        self._flush()
-        return self._audit_log.entries(query, limit)
+        return self._flushed().entries(query, limit)
 
     def export(self, query: "AuditFilter") -> Iterator[ChainedRecord]:
         """Return all matching records, oldest first."""
-        self._flush()
-        return self._audit_log.entries(query, None, newest_first=False)
+        return self._flushed().entries(query, None, newest_first=False)
 
     def verify(self, expected: tuple[int, str] | None = None) -> "Verification":
         """Verify the hash chain.
@@ -341,15 +318,10 @@ class AuditReader:
         `expected` is a head noted elsewhere: it reveals a log that was truncated and sealed
         again by someone who has the key.
         """
-        self._flush()
-        return self._audit_log.verify(expected)
+        return self._flushed().verify(expected)
 
     def prune(self, days: float, session: SessionToken) -> int:
-        """Remove older records; the remaining log can still be verified.
-
-        Raises:
-            NotAllowed: the session lacks ADMIN.
-        """
+        """Remove older records; the remaining log can still be verified."""
         admin = self._security.require(session, Privilege.ADMIN, "audit.prune")
         self._security.recorder.flush()
         return self._audit_log.prune(time.time() - days * DAY, admin.who)
@@ -359,9 +331,10 @@ class AuditReader:
         if audit_log := self.__dict__.get("_audit_log"):
             audit_log.close()
 
-    def _flush(self) -> None:
+    def _flushed(self) -> "AuditLog":
         with suppress(AuditFailed):  # a log that cannot be written may still be read
             self._security.recorder.flush()
+        return self._audit_log
 
     @cached_property
     def _audit_log(self) -> "AuditLog":
@@ -372,7 +345,10 @@ _surface: ContextVar[str | None] = ContextVar("_surface", default=None)
 
 
 class AuditedActions:
-    """Records the administrative acts done through one Kiln."""
+    """Records the administrative acts done through one Kiln.
+
+    An act that cannot be recorded must not happen: each method raises AuditFailed.
+    """
 
     def __init__(self, recorder: AuditWriter, surface: str) -> None:
         """`surface` is the default; `through` overrides it."""
@@ -395,11 +371,7 @@ class AuditedActions:
 
     @contextmanager
     def audited(self, act: str, caller: Caller | str, /, **fields: Any) -> Iterator[None]:
-        """Record the start and the outcome of an administrative act.
-
-        Raises:
-            AuditFailed: the start cannot be recorded, so the act is not done.
-        """
+        """Record the start and the outcome of an administrative act."""
         started = time.perf_counter()
         self._commit(act, "started", caller, fields)
         try:
@@ -413,27 +385,15 @@ class AuditedActions:
         self._commit(act, "ok", caller, {**fields, "duration": time.perf_counter() - started})
 
     def record(self, act: str, caller: Caller, **fields: Any) -> None:
-        """Record an act without duration.
-
-        Raises:
-            AuditFailed: the act cannot be recorded.
-        """
+        """Record an act without duration."""
         self._commit(act, "ok", caller, fields)
 
     def denied(self, act: str, caller: Caller | str, why: str) -> None:
-        """Record a denied act.
-
-        Raises:
-            AuditFailed: the denial cannot be recorded.
-        """
+        """Record a denied act."""
         self._commit(act, "denied", caller, {"detail": why})
 
     def queue(self, act: str, outcome: str, caller: Caller | str = "", **fields: Any) -> None:
-        """Record an act without waiting until the record is written.
-
-        Raises:
-            AuditFailed: the writer accepts no records.
-        """
+        """Record an act without waiting until the record is written."""
         self._recorder.add(self._new(act, outcome, caller, fields))
 
     def _commit(

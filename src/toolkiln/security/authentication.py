@@ -76,19 +76,6 @@ class AuthenticationMode(NamedTuple):
         return f"{mode} ({self.reason})"
 
 
-def authentication_mode(settings: Settings, has_keys: Callable[[], bool]) -> AuthenticationMode:
-    """Return the mode of a server; `has_keys` is called only if it makes a difference."""
-    if not is_loopback(settings.host):
-        return AuthenticationMode(False, f"other machines can reach {settings.host}")
-    if settings.require_key is True:
-        return AuthenticationMode(False, "require_key is set")
-    if settings.require_key is False:
-        return AuthenticationMode(True, f"{settings.host}, require_key = false")
-    if has_keys():
-        return AuthenticationMode(False, "the project has API keys")
-    return AuthenticationMode(True, f"{settings.host}, no API keys")
-
-
 class Authentication:
     """The current mode, looked up at most once a second; thread-safe."""
 
@@ -101,7 +88,7 @@ class Authentication:
     @property
     def may_allow_anonymous(self) -> bool:
         """Whether the settings allow anonymous callers while there are no API keys."""
-        return authentication_mode(self._settings, lambda: False).allows_anonymous
+        return is_loopback(self._settings.host) and self._settings.require_key is not True
 
     def known_mode(self) -> AuthenticationMode | None:
         """Return the mode if it is cached."""
@@ -114,9 +101,21 @@ class Authentication:
             mode = self.known_mode()
             if mode is None:
                 until = time.monotonic() + _MODE_CACHE_SECONDS
-                mode = authentication_mode(self._settings, self._has_keys)
+                mode = self._look_up()
                 self._cached = mode, until
         return mode
+
+    def _look_up(self) -> AuthenticationMode:
+        host, require_key = self._settings.host, self._settings.require_key
+        if not is_loopback(host):
+            return AuthenticationMode(False, f"other machines can reach {host}")
+        if require_key is True:
+            return AuthenticationMode(False, "require_key is set")
+        if require_key is False:
+            return AuthenticationMode(True, f"{host}, require_key = false")
+        if self._has_keys():
+            return AuthenticationMode(False, "the project has API keys")
+        return AuthenticationMode(True, f"{host}, no API keys")
 
 
 class StartUpToken:
@@ -192,9 +191,6 @@ class Authenticator:
         """Open a session of some hours with an API key; audited.
 
         `source` is where the request came from.
-
-        Raises:
-            NoSession: the key is unknown, revoked or expired.
         """
         opened = self._security.keys.session(key, _LOGIN_SECONDS)
         self._security.record("login", self._security.caller(opened.token), detail=source)
@@ -282,19 +278,14 @@ class NewApiKey(NamedTuple):
 
 
 class ApiKeyService:
-    """The API keys of one store."""
+    """The API keys of one store; only ADMIN may change them, within its own privileges."""
 
     def __init__(self, store: "Callable[[], SqlApiKeys]", security: "Security") -> None:
         self._store = store
         self._security = security
 
     def create(self, name: str, scope: KeyScope, session: SessionToken) -> NewApiKey:
-        """Create a key.
-
-        Raises:
-            NotAllowed: the session lacks ADMIN, or a privilege of the scope.
-            InputError: the name is taken or invalid.
-        """
+        """Create a key."""
         admin = self._security.require(session, Privilege.ADMIN, "key.create")
         if not 0 < len(name) <= _MAX_NAME_LENGTH or not name.isprintable():
             raise InputError(
@@ -322,10 +313,6 @@ class ApiKeyService:
         """Replace a key, named by id or name, with a new one of the same scope and lifetime.
 
         The old key stays valid for `keep_seconds`; with 0 it is revoked, with its sessions.
-
-        Raises:
-            NotAllowed: the session lacks ADMIN, or a privilege of the key.
-            InputError: there is no such key.
         """
         admin = self._security.require(session, Privilege.ADMIN, "key.rotate")
         if not 0 <= keep_seconds <= _MAX_DAYS * DAY:
@@ -357,12 +344,7 @@ class ApiKeyService:
         return self._store().list()
 
     def revoke(self, which: str, session: SessionToken) -> KeyRecord:
-        """Revoke a key, named by id or name, and end its sessions.
-
-        Raises:
-            NotAllowed: the session lacks ADMIN.
-            InputError: there is no such key.
-        """
+        """Revoke a key, named by id or name, and end its sessions."""
         admin = self._security.require(session, Privilege.ADMIN, "key.revoke")
         with self._security.audited("key.revoke", admin, detail=which):
             key = self._store().revoke(which)
@@ -391,9 +373,8 @@ class ApiKeyService:
             seconds = default if seconds is None else seconds
             seconds = min(seconds, max(key.expires - time.time(), _MIN_SECONDS))
         opened = self._security.sessions.open(key.caller, seconds=seconds, key_id=key.id)
-        if (
-            self._store().find(token_hash(text)) is None
-        ):  # revoked meanwhile, and its sessions ended
+        # It may have been revoked, and its sessions ended, before this one was stored.
+        if self._store().find(token_hash(text)) is None:
             self._security.sessions.end(opened.token)
         return opened
 

@@ -147,11 +147,7 @@ class FleetLive(LiveSettings):
         self._applied: Mapping[str, Any] | None = None
 
     def current(self) -> Settings:
-        """Return the settings with the fleet's permissions.
-
-        Raises:
-            StoreError: the fleet has not published any yet.
-        """
+        """Return the settings with the fleet's permissions."""
         published = self._permissions()
         if published is not self._applied and published is not None:
             values = {name: published[name] for name in PERMISSIONS if name in published}

@@ -39,7 +39,11 @@ class _Content(NamedTuple):
 
 
 class Secrets:
-    """The secrets of this installation."""
+    """The secrets of this installation.
+
+    Methods raise InputError for an invalid name, and SecretError if a source or a value cannot
+    be used.
+    """
 
     def __init__(self, environ: Mapping[str, str], file: Path, *, keyring: bool = False) -> None:
         """`file` need not exist; `keyring`: use the keyring of the operating system, too."""
@@ -55,12 +59,7 @@ class Secrets:
         raise TypeError(f"{self!r} must not be pickled")
 
     def get(self, name: str) -> str | None:
-        """Return the value of a secret, or None. With a keyring, this may take a while.
-
-        Raises:
-            InputError: the name is invalid.
-            SecretError: the value is invalid, or a source cannot be read.
-        """
+        """Return the value of a secret, or None. With a keyring, this may take a while."""
         _check_name(name)
         value = next((value for value in self._lookup(name) if value is not None), None)
         if value is not None:
@@ -81,9 +80,6 @@ class Secrets:
         """Return the source of each secret by name; a keyring cannot be listed.
 
         A secret that only the environment has is named as in the variable.
-
-        Raises:
-            SecretError: the file cannot be used.
         """
         found = {name: str(self._file) for name in self._read()}
         known = {_variable(name): name for name in found}
@@ -96,12 +92,7 @@ class Secrets:
         return dict(sorted(found.items()))
 
     def set(self, name: str, value: str) -> None:
-        """Store a secret in the file.
-
-        Raises:
-            InputError: the name or the value is invalid.
-            SecretError: the file cannot be used.
-        """
+        """Store a secret in the file."""
         _check_name(name)
         try:
             _check_value(name, value)
@@ -110,12 +101,7 @@ class Secrets:
         self._change(lambda values: values | {name: value})
 
     def remove(self, name: str) -> bool:
-        """Remove a secret from the file. Returns whether it was there.
-
-        Raises:
-            InputError: the name is invalid.
-            SecretError: the file cannot be used.
-        """
+        """Remove a secret from the file. Returns whether it was there."""
         _check_name(name)
         return self._change(lambda values: {key: values[key] for key in values if key != name})
 
@@ -233,11 +219,7 @@ def find_references(arguments: Any) -> set[str]:
 
 
 def resolve_references(arguments: Any, values: Mapping[str, str]) -> Any:
-    """Replace references by values; parts without references are shared, not copied.
-
-    Raises:
-        SecretError: a name has no value.
-    """
+    """Replace references by values; parts without references are shared, not copied."""
 
     def leaf(item: Any) -> Any:
         found = _REFERENCE.fullmatch(item) if isinstance(item, str) else None

@@ -269,11 +269,7 @@ class Security:
     def end_named_session(
         self, trace_id: str, session: SessionToken = LOCAL_OPERATOR
     ) -> SessionRecord:
-        """End a session by its public id; requires ADMIN, audited.
-
-        Raises:
-            NotFound: there is no such session.
-        """
+        """End a session by its public id; requires ADMIN, audited."""
         admin = self.require(session, Privilege.ADMIN, "session.end")
         with self.audited("session.end", admin, detail=trace_id):
             if (ended := self.sessions.end_by_trace_id(trace_id)) is None:
@@ -369,10 +365,6 @@ class Security:
         """Change the operator's settings of a tool, or those of one user.
 
         Users may change their own; everything else requires ADMIN. Audited.
-
-        Raises:
-            NotAllowed: the session lacks ADMIN.
-            InputError: a name is unknown, or a value is invalid.
         """
         caller = self.caller(session)
         if not user or caller.who != user or caller.is_anonymous:

@@ -101,9 +101,6 @@ class SessionService:
 
         `identity` is further fields of `Caller`: platform, guild_id, channel_id, groups,
         privileges, tools, agent_id, agent_state, workspace.
-
-        Raises:
-            InputError: a field is unknown or invalid.
         """
         return self.open(_caller(user_id, identity), seconds=seconds)
 

@@ -118,11 +118,7 @@ class ToolSettingsService:
     def change(
         self, spec: ToolSpec, changes: Mapping[str, Any], removed: frozenset[str], user: str = ""
     ) -> None:
-        """Set some values and remove others.
-
-        Raises:
-            InputError: a name is unknown or a value is invalid; nothing is changed.
-        """
+        """Set some values and remove others."""
         schema = _schema(spec, user)
         properties = schema.get("properties", {})
         if len(json.dumps(dict(changes), default=str)) > _MAX_BYTES:
