@@ -26,7 +26,7 @@ from toolkiln.model.identity import Caller
 from toolkiln.model.policy import Rule
 from toolkiln.model.spec import ToolSpec
 from toolkiln.schema.arguments import Checked, check
-from toolkiln.security.rules import Rules, decide
+from toolkiln.security.rules import Rules
 from toolkiln.security.tool_settings import CallSettings
 
 _MOST = 25.0
@@ -47,7 +47,7 @@ def figures() -> Iterator[Figure]:
     caller = Caller(user_id="user7", groups=frozenset({"group7", "staff"}))
     for shape, rules in _SHAPES.items():
         few, many = (Rules([rules(n) for n in range(count)]) for count in (_FEW, _MANY))
-        measured = ratio(partial(decide, caller, spec, many), partial(decide, caller, spec, few))
+        measured = ratio(partial(many.decide, caller, spec), partial(few.decide, caller, spec))
         yield at_most(f"deciding by 10,000 rules / by 10: {shape}", measured, 2)
     slowest = max(_first_decision(rules, spec) for rules in _SHAPES.values())
     yield Figure(
@@ -64,7 +64,7 @@ def _first_decision(rule: Callable[[int], Rule], spec: ToolSpec) -> float:
     for number in range(100):
         caller = Caller(user_id=f"first{number}", groups=frozenset({"group7", "staff"}))
         started = time.process_time()
-        decide(caller, spec, rules)
+        rules.decide(caller, spec)
         best = min(best, time.process_time() - started)
     return best * 1e6
 

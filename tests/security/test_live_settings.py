@@ -18,7 +18,7 @@ from toolkiln.model.policy import Rate
 from toolkiln.model.spec import Dialect, ToolSpec
 from toolkiln.security import live_settings
 from toolkiln.security.live_settings import LIVE, LiveSettings
-from toolkiln.security.rules import Rules, decide
+from toolkiln.security.rules import Rules
 
 TOOL = ToolSpec(
     name="delete_file",
@@ -65,7 +65,7 @@ class Following:
 
 
 def effect(rules: Rules) -> str:
-    return decide(Caller(user_id="ann"), TOOL, rules).effect
+    return rules.decide(Caller(user_id="ann"), TOOL).effect
 
 
 @pytest.fixture

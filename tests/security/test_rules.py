@@ -14,7 +14,7 @@ from toolkiln.model.identity import Caller
 from toolkiln.model.policy import Effect, PolicyDecision, Rule
 from toolkiln.model.spec import Dialect, Hints, Toolkit, ToolSpec
 from toolkiln.security import rules as module
-from toolkiln.security.rules import Rules, decide
+from toolkiln.security.rules import Rules
 
 ANN = Caller(user_id="ann", groups=frozenset({"staff"}))
 
@@ -35,6 +35,10 @@ def spec(name: str = "delete_file", toolkit: str | None = None, **hints: bool | 
         path="run.py",
         line=1,
     )
+
+
+def decide(caller: Caller, tool: ToolSpec, rules: Rules) -> PolicyDecision:
+    return rules.decide(caller, tool)
 
 
 def effect(

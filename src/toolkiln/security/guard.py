@@ -19,7 +19,7 @@ from toolkiln.model.tool import ResolvedTool
 from toolkiln.security.approvals import ApprovalService
 from toolkiln.security.audit import AuditWriter
 from toolkiln.security.masking import Mask
-from toolkiln.security.rules import Globs, Rules, decide, folded
+from toolkiln.security.rules import Globs, Rules, folded
 from toolkiln.security.secrets import Secrets
 from toolkiln.security.sessions import SessionService, acting_session
 from toolkiln.security.tool_settings import ToolSettingsService
@@ -134,7 +134,7 @@ class Guard:
 
     def decide(self, caller: Caller, spec: ToolSpec) -> PolicyDecision:
         """Decide by the current rules whether a caller may run a tool."""
-        return decide(caller, spec, self.rules())
+        return self.rules().decide(caller, spec)
 
     def may_see(self, caller: Caller, spec: ToolSpec) -> bool:
         """Return whether a caller finds a tool in lists and searches."""

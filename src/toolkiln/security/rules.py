@@ -1,8 +1,8 @@
 """The operator's policy: who may run which tool, decided by the first matching rule.
 
-`decide` is a pure function of a caller, a tool and the rules. It does not look at arguments,
-grants or approvals. Rules are scanned in order; decisions are cached, because a server decides
-the same questions over and over. Globs have the syntax of `fnmatch`.
+`Rules.decide` is a pure function of a caller, a tool and the rules. It does not look at
+arguments, grants or approvals. Rules are scanned in order; decisions are cached, because a server
+decides the same questions over and over. Globs have the syntax of `fnmatch`.
 """
 
 import re
@@ -107,26 +107,7 @@ def _choice(token: str, *, loose: bool) -> str:
     return f"(?i:{pattern}{'|_' if fnmatchcase('-', token) else ''})"
 
 
-def decide(caller: Caller, spec: ToolSpec, rules: "Rules") -> PolicyDecision:
-    """Decide whether a caller may run a tool: the session's limits, the rules, the default.
-
-    Rules about privileges look at `caller.privileges`, which `Rules.privileges_of` computes.
-    """
-    tools = caller.tools
-    if tools != ("*",) and not _session_globs(tools).match(spec.name, spec.name):
-        why = f"the session is limited to {_listed('tools', tools)}"
-        return PolicyDecision("deny", f"{why}, and {_quoted(spec.name)} is not among them")
-    decision = rules.decision(caller, spec)
-    if caller.is_anonymous and decision.effect != "deny" and not decision.names_user:
-        restriction = restricted_use(spec)
-        if restriction is not None:
-            return PolicyDecision(
-                "deny", f"{spec.name} {restriction}, {_NEEDS_NAME}", decision.rule
-            )
-    return decision
-
-
-def restricted_use(spec: ToolSpec) -> str | None:
+def _restricted_use(spec: ToolSpec) -> str | None:
     """Return why anonymous callers may not use a tool; None if they may."""
     permissions = spec.rights
     if not permissions.sandbox:
@@ -155,22 +136,32 @@ class Rules:
         self._rows = _without_duplicates(rules)
         self._decisions: dict[object, PolicyDecision] = {}
 
-    def decision(self, caller: Caller, spec: ToolSpec) -> PolicyDecision:
-        """Return the decision of the first matching rule, or the default.
+    def decide(self, caller: Caller, spec: ToolSpec) -> PolicyDecision:
+        """Decide whether a caller may run a tool: the session's limits, the rules, the default.
 
-        The session's limits are not considered.
+        Rules about privileges look at `caller.privileges`, which `privileges_of` computes.
         """
+        tools = caller.tools
+        if tools != ("*",) and not _session_globs(tools).match(spec.name, spec.name):
+            why = f"the session is limited to {_listed('tools', tools)}"
+            return PolicyDecision("deny", f"{why}, and {_quoted(spec.name)} is not among them")
         who = caller.user_id, caller.platform, caller.groups, caller.privileges
         key = (who, spec.name, spec.digest)
         decision = self._decisions.get(key)
         if decision is None:
-            decision = self._decide(caller, spec)
+            decision = self._match(caller, spec)
             if len(self._decisions) >= _CACHED_DECISIONS:
                 self._decisions.clear()
             self._decisions[key] = decision
+        if caller.is_anonymous and decision.effect != "deny" and not decision.names_user:
+            restriction = _restricted_use(spec)
+            if restriction is not None:
+                why = f"{spec.name} {restriction}, {_NEEDS_NAME}"
+                return PolicyDecision("deny", why, decision.rule)
         return decision
 
-    def _decide(self, caller: Caller, spec: ToolSpec) -> PolicyDecision:
+    def _match(self, caller: Caller, spec: ToolSpec) -> PolicyDecision:
+        """Return the decision of the first matching rule, or the default."""
         user = caller.who if caller.user_id else None
         tool, toolkit = spec.name, spec.toolkit.name if spec.toolkit else None
         folded_tool, folded_toolkit = folded(tool), folded(toolkit or "")
