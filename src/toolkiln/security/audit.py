@@ -261,8 +261,10 @@ class AuditWriter:
             waiting = self._unwritten
             self._failing_since = self._failing_since or time.monotonic()
             try:
-                if is_tick:
-                    waiting += [started() for started in self._long_running()]
+                if is_tick:  # calls that were running at the last tick get a start record, once
+                    started = list(self._running_calls.values())
+                    self._running_calls, self._new_calls = self._new_calls, {}
+                    waiting += [new_record() for new_record in started]
                 while self._queue:
                     waiting.append(self._queue.popleft())
                 if waiting or last or not is_tick:
@@ -283,12 +285,6 @@ class AuditWriter:
             self._has_failed = False
             self._failing_since = 0.0
             return True
-
-    def _long_running(self) -> list[Callable[[], AuditRecord]]:
-        """Return the calls that need a start record, once each."""
-        started = list(self._running_calls.values())
-        self._running_calls, self._new_calls = self._new_calls, {}
-        return started
 
     def _close_log(self) -> None:
         """Close the log; the next write reopens it, as the file may have been replaced."""

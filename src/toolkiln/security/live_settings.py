@@ -162,16 +162,18 @@ class _Loaded(NamedTuple):
 
 
 def _loaded(settings: Settings) -> _Loaded:
-    def checked(name: str) -> Any:
-        """Validate again: programs may pass any value."""
-        return config.check_setting(name, getattr(settings, name), "settings")
-
-    rules = [Rule(**rule) for rule in checked("rules")]
+    checked: dict[str, Any] = {  # again: programs may pass any value
+        name: config.check_setting(name, getattr(settings, name), "settings")
+        for name in ("rules", "policy", "privileges", "rates")
+    }
+    rules = Rules(
+        [Rule(**rule) for rule in checked["rules"]], checked["policy"], checked["privileges"]
+    )
     rates = {
         glob: {of: Rate(*config.parse_rate(text)) for of, text in texts.items()}
-        for glob, texts in checked("rates").items()
+        for glob, texts in checked["rates"].items()
     }
-    return _Loaded(settings, Rules(rules, checked("policy"), checked("privileges")), Rates(rates))
+    return _Loaded(settings, rules, Rates(rates))
 
 
 def _reread(old: Settings, source: Path, stamp: FileStamp | None) -> Settings:
