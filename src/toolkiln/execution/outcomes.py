@@ -169,11 +169,11 @@ _MASKED = (
 )
 
 _LIMITS = {
-    "timeout": (Status.TIMEOUT, "it ran longer than {timeout:g} s", "timeout"),
-    "memory": (Status.KILLED, "it used more than {memory:,} bytes of memory", "memory"),
-    "cpu": (Status.KILLED, "it used more than {cpu:g} s of processor time", "cpu"),
-    "processes": (Status.KILLED, "it started more than {processes} processes", "processes"),
-    "disk": (Status.KILLED, "it wrote more than {disk:,} bytes of files", "disk"),
+    "timeout": "it ran longer than {:g} s",
+    "memory": "it used more than {:,} bytes of memory",
+    "cpu": "it used more than {:g} s of processor time",
+    "processes": "it started more than {} processes",
+    "disk": "it wrote more than {:,} bytes of files",
 }
 _CRASHES = (
     signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS,
@@ -183,11 +183,11 @@ _CRASHES = (
 
 def limit_error(limit: str, bounds: Bounds) -> tuple[Status, CallError]:
     """Return the status and error of a call that exceeded a limit."""
-    status, message, option = _LIMITS[limit]
-    values = {name: getattr(bounds, name) for name in Bounds.__slots__}
-    code = "timeout" if limit == "timeout" else f"{limit}_limit"
-    hint = f"request less work at once; the author can raise @tool({option}=…)"
-    return status, CallError(code=code, message=message.format(**values), hint=hint)
+    message = _LIMITS[limit].format(getattr(bounds, limit))
+    hint = f"request less work at once; the author can raise @tool({limit}=…)"
+    if limit == "timeout":
+        return Status.TIMEOUT, CallError(code=limit, message=message, hint=hint)
+    return Status.KILLED, CallError(code=f"{limit}_limit", message=message, hint=hint)
 
 
 def apply_frame(
