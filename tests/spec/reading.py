@@ -44,8 +44,9 @@ def rules(source: str, path: str | Path = "<memory>") -> set[str]:
 
 
 def files(folder: Path, **sources: str) -> None:
-    """Write modules below a folder: `pkg__mod` becomes `pkg/mod.py`."""
+    """Write modules below a folder: `pkg__mod` is `pkg/mod.py`, `pkg__` is `pkg/__init__.py`."""
     for name, source in sources.items():
-        file = folder.joinpath(*name.split("__")).with_suffix(".py")
+        *packages, module = name.split("__")
+        file = folder.joinpath(*packages, f"{module or '__init__'}.py")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(dedent(source), "utf-8")

@@ -80,8 +80,8 @@ def test_types_are_found_in_helpers(tmp_path: Path, imports: str, annotation: st
         bare__places=MODEL,
         via="import places\nfrom places import Place\nRenamed = Place",
         star="from places import *",
+        geo__="from .places import Place",
     )
-    (tmp_path / "geo" / "__init__.py").write_text("from .places import Place\n")
 
     assert is_place(tmp_path, f"{imports}\n{USE.format(annotation)}")
     assert not rules(f"{imports}\n{USE.format(annotation)}", tmp_path / "tool.py") & {
@@ -116,353 +116,352 @@ def test_a_base_tool_may_stand_in_a_helper(tmp_path: Path) -> None:
     files(
         tmp_path,
         base="class Base(BaseTool):\n    description = 'From the base.'\n"
-        "    def execute(self, args): ...",
+        "    def execute(args): ...",
     )
     source = "from base import Base\nclass Leaf(Base):\n    name = 'leaf'\n"
-    source += "    def execute(self, args): ..."
+    source += "    def execute(args): ..."
 
     assert one(source, tmp_path / "tool.py").description == "From the base."
 
 
-class TestDigest:
-    SOURCE = "from a import x\ndef f(): ..."
+SOURCE_OF_A = "from a import x\ndef f(): ..."
 
-    def test_it_changes_with_the_file(self, tmp_path: Path) -> None:
-        assert read_in(tmp_path, "def f(): ...").digest != read_in(tmp_path, "def f(): 1").digest
 
-    def test_a_spec_has_the_digest_of_its_reading(self, tmp_path: Path) -> None:
-        result = read_in(tmp_path, "def f(): ...\ndef g(): ...")
+def test_the_digest_changes_with_the_file(tmp_path: Path) -> None:
+    assert read_in(tmp_path, "def f(): ...").digest != read_in(tmp_path, "def f(): 1").digest
 
-        assert {tool.digest for tool in result.tools} == {result.digest}
-        assert len(result.digest) == 64
 
-    @pytest.mark.parametrize(
-        "source",
-        [
-            "import a\ndef f(): ...",
-            "from a import x\ndef f(): ...",
-            "from a import *\ndef f(): ...",
-            "from . import a\ndef f(): ...",
-            "def f():\n    import a",
-            "def f():\n    from .a import x",
-            "class K:\n    import a\ndef f(): ...",
-            "if TYPE_CHECKING:\n    import a\ndef f(): ...",
-            "try:\n    import a\nexcept ImportError:\n    pass\ndef f(): ...",
-            "import b\ndef f(): ...",
-            "import pkg\ndef f(): ...",
-            "import pkg.mod\ndef f(): ...",
-            "from pkg import mod\ndef f(): ...",
-            "from pkg.mod import y\ndef f(): ...",
-        ],
+def test_a_spec_has_the_digest_of_its_reading(tmp_path: Path) -> None:
+    result = read_in(tmp_path, "def f(): ...\ndef g(): ...")
+
+    assert {tool.digest for tool in result.tools} == {result.digest}
+    assert len(result.digest) == 64
+
+
+@each_row(
+    "source",
+    [
+        "import a\ndef f(): ...",
+        "from a import x\ndef f(): ...",
+        "from a import *\ndef f(): ...",
+        "from . import a\ndef f(): ...",
+        "def f():\n    import a",
+        "def f():\n    from .a import x",
+        "class K:\n    import a\ndef f(): ...",
+        "if TYPE_CHECKING:\n    import a\ndef f(): ...",
+        "try:\n    import a\nexcept ImportError:\n    pass\ndef f(): ...",
+        "import b\ndef f(): ...",
+        "import pkg\ndef f(): ...",
+        "import pkg.mod\ndef f(): ...",
+        "from pkg import mod\ndef f(): ...",
+        "from pkg.mod import y\ndef f(): ...",
+    ],
+)
+def test_the_digest_changes_with_a_helper_wherever_it_is_imported(
+    tmp_path: Path, source: str
+) -> None:
+    files(tmp_path, a="x = 1", b="def g():\n    import a", pkg__mod="y = 1", pkg__="import a")
+    before = read_in(tmp_path, source)
+    files(tmp_path, a="x = 2")
+
+    after = read_in(tmp_path, source)
+
+    assert "a.py" in before.helpers
+    assert before.digest != after.digest
+
+
+@each_row(
+    "source, before, after, changes",
+    [
+        pytest.param(
+            SOURCE_OF_A, {}, {"a": "x = 1"}, True, id="a missing helper appears"
+        ),
+        pytest.param(
+            SOURCE_OF_A, {"a": "def ("}, {"a": "def (("}, True, id="a broken helper changes"
+        ),
+        pytest.param(
+            "import a, b\ndef f(): ...", {"a": "x = 1", "b": "x = 2"},
+            {"a": "x = 2", "b": "x = 1"}, True, id="helpers swap contents",
+        ),
+        pytest.param(
+            "from pkg.mod import y\ndef f(): ...", {"pkg__mod": "y = 1", "pkg__": "a = 1"},
+            {"pkg__": "a = 2"}, True, id="the package of a helper changes",
+        ),
+        pytest.param(
+            SOURCE_OF_A, {"a": "x = 1", "other": "y = 1", "pkg__mod": "z = 1"},
+            {"other": "y = 2", "pkg__mod": "z = 2", "new": ""}, False,
+            id="unrelated files change",
+        ),
+    ],
+)  # fmt: skip
+def test_the_digest_changes_with_the_helpers_and_nothing_else(
+    tmp_path: Path,
+    source: str,
+    before: dict[str, str],
+    after: dict[str, str],
+    changes: bool,
+) -> None:
+    files(tmp_path, **before)
+    first = read_in(tmp_path, source).digest
+    files(tmp_path, **after)
+
+    assert (read_in(tmp_path, source).digest != first) is changes
+
+
+def test_the_digest_stays_when_the_folder_moves(tmp_path: Path) -> None:
+    files(tmp_path / "one", a="x = 1", other="y = 1")
+    before = read_in(tmp_path / "one", SOURCE_OF_A)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+
+    assert before.helpers == ("a.py",)
+    assert before.digest == read_in(tmp_path / "two", SOURCE_OF_A).digest
+
+
+def test_helpers_do_not_depend_on_the_order_of_imports_in_helpers(tmp_path: Path) -> None:
+    files(tmp_path, a="x = 1", b="x = 1", c="import a, b")
+    assert read_in(tmp_path, "import c\ndef f(): ...").helpers == ("a.py", "b.py", "c.py")
+
+
+def test_two_helpers_that_import_each_other_are_a_finding(tmp_path: Path) -> None:
+    files(tmp_path, a="import b", b="\nimport a")
+
+    (found,) = findings("import a\ndef f(): ...", "import-cycle", tmp_path / "tool.py")
+
+    assert found.path == str(tmp_path / "b.py")
+    assert found.line == 2
+    assert "a" in found.message
+    assert found.fix
+
+
+@each_row(
+    "source, helpers, cycles",
+    [
+        ("import a", {"a": "from tool import f", "tool": "import a\ndef f(): ..."}, 1),
+        ("from . import a", {"a": "from .tool import f", "tool": "from . import a"}, 1),
+        ("import a", {"a": "import b", "b": "import c", "c": "import a"}, 1),
+        ("import a, b", {"a": "import c", "b": "import c", "c": "x = 1"}, 0),
+        (
+            "import pkg",
+            {"pkg__": "from .mod import x", "pkg__mod": "from . import other",
+             "pkg__other": "x = 1"},
+            0,
+        ),
+    ],
+)  # fmt: skip
+def test_a_ring_is_one_finding_and_a_diamond_or_a_package_is_none(
+    tmp_path: Path, source: str, helpers: dict[str, str], cycles: int
+) -> None:
+    files(tmp_path, **helpers)
+
+    found = findings(f"{source}\ndef f(): ...", "import-cycle", tmp_path / "tool.py")
+    missing = findings(f"{source}\ndef f(): ...", "missing-helper", tmp_path / "tool.py")
+
+    assert len(found) == cycles
+    assert not [item for item in missing if "tool" in item.message]
+
+
+def test_types_are_still_found_through_a_cycle(tmp_path: Path) -> None:
+    files(tmp_path, a="from b import Place", b=f"import a\n{MODEL}")
+
+    assert is_place(tmp_path, f"from a import Place\n{USE.format('Place')}")
+
+
+def test_a_name_that_is_imported_in_a_ring_is_unresolved_not_a_crash(tmp_path: Path) -> None:
+    files(tmp_path, a="from b import X", b="from a import X")
+
+    assert properties("from a import X\ndef f(x: X): ...", tmp_path / "tool.py") == {"x": {}}
+
+
+@each_row(
+    "imports",
+    [
+        "from .nope import x",
+        "from . import nope",
+        "from .pkg import nope",
+        "from .pkg.nope import x",
+        "from pkg.nope import x",
+        "import pkg.nope",
+        "from a import nope",
+    ],
+)
+def test_a_missing_helper_is_an_error_with_its_line(tmp_path: Path, imports: str) -> None:
+    files(tmp_path, a="x = 1", pkg__mod="")
+
+    found = findings(f"\n{imports}\ndef f(): ...", "missing-helper", tmp_path / "tool.py")
+
+    assert [(item.line, item.severity) for item in found] == [(2, Severity.ERROR)]
+    assert "nope" in found[0].message
+    assert found[0].fix
+
+
+def test_a_package_from_elsewhere_is_not_called_missing(tmp_path: Path) -> None:
+    assert "missing-helper" not in rules("import httpx.client\ndef f(): ...", tmp_path / "t.py")
+
+
+def test_a_helper_missing_in_a_helper_is_reported_there(tmp_path: Path) -> None:
+    files(tmp_path, a="\n\nfrom .nope import x")
+
+    (found,) = findings("import a\ndef f(): ...", "missing-helper", tmp_path / "tool.py")
+
+    assert (found.path, found.line) == (str(tmp_path / "a.py"), 3)
+
+
+@each_row(
+    "helper",
+    [
+        "def x(): ...", "class x: ...", "x = 1", "x: int = 1", "import json as x",
+        "from json import loads as x", "if True:\n    x = 1", "for x in []: ...",
+        "with open('a') as x: ...", "try:\n    x = 1\nexcept Exception:\n    x = 2",
+        "(x := 1)", "x, y = 1, 2", "[x, *y] = 1, 2", "from other import *",
+        "type x = int", "globals()['x'] = 1\ndef __getattr__(name): ...",
+        "match 1:\n    case x: ...", "def g():\n    global x\n    x = 1", "import x",
+        "while True:\n    x = 1\n    break", "async def x(): ...",
+    ],
+)  # fmt: skip
+def test_a_name_that_a_helper_binds_in_any_way_is_not_missing(tmp_path: Path, helper: str) -> None:
+    files(tmp_path, a=helper, other="x = 1")
+
+    assert "missing-helper" not in rules("from a import x\ndef f(): ...", tmp_path / "t.py")
+
+
+@each_row(
+    "imports",
+    ["from .. import x", "from ..x import y", "from ... import x", "from ..pkg import y"],
+)
+def test_a_relative_import_that_leaves_the_folder_is_an_error(tmp_path: Path, imports: str) -> None:
+    files(tmp_path, x="y = 1", tools__pkg__mod="")
+
+    found = findings(
+        f"{imports}\ndef f(): ...", "import-leaves-folder", tmp_path / "tools" / "tool.py"
     )
-    def test_it_changes_with_a_helper_wherever_it_is_imported(
-        self, tmp_path: Path, source: str
-    ) -> None:
-        files(tmp_path, a="x = 1", b="def g():\n    import a", pkg__mod="y = 1")
-        (tmp_path / "pkg" / "__init__.py").write_text("import a\n")
-        before = read_in(tmp_path, source)
-        files(tmp_path, a="x = 2")
 
-        after = read_in(tmp_path, source)
-
-        assert "a.py" in before.helpers
-        assert before.digest != after.digest
-
-    def test_it_changes_with_the_package_that_a_helper_is_in(self, tmp_path: Path) -> None:
-        files(tmp_path, pkg__mod="y = 1")
-        source = "from pkg.mod import y\ndef f(): ..."
-        (tmp_path / "pkg" / "__init__.py").write_text("a = 1\n")
-        before = read_in(tmp_path, source)
-        (tmp_path / "pkg" / "__init__.py").write_text("a = 2\n")
-
-        assert before.digest != read_in(tmp_path, source).digest
-
-    def test_it_changes_when_helpers_swap_contents(self, tmp_path: Path) -> None:
-        files(tmp_path, a="x = 1", b="x = 2")
-        source = "import a, b\ndef f(): ..."
-        before = read_in(tmp_path, source)
-        files(tmp_path, a="x = 2", b="x = 1")
-
-        assert before.digest != read_in(tmp_path, source).digest
-
-    def test_it_changes_when_a_missing_helper_appears(self, tmp_path: Path) -> None:
-        before = read_in(tmp_path, self.SOURCE)
-        files(tmp_path, a="x = 1")
-
-        assert before.digest != read_in(tmp_path, self.SOURCE).digest
-
-    def test_it_changes_when_a_broken_helper_changes(self, tmp_path: Path) -> None:
-        files(tmp_path, a="def (")
-        before = read_in(tmp_path, self.SOURCE)
-        files(tmp_path, a="def ((")
-
-        assert before.digest != read_in(tmp_path, self.SOURCE).digest
-
-    def test_it_stays_when_an_unrelated_file_changes(self, tmp_path: Path) -> None:
-        files(tmp_path, a="x = 1", other="y = 1", pkg__mod="z = 1")
-        before = read_in(tmp_path, self.SOURCE)
-        files(tmp_path, other="y = 2", pkg__mod="z = 2", new="")
-
-        assert before.digest == read_in(tmp_path, self.SOURCE).digest
-        assert before.helpers == ("a.py",)
-
-    def test_it_stays_when_the_folder_moves(self, tmp_path: Path) -> None:
-        files(tmp_path / "one", a="x = 1")
-        before = read_in(tmp_path / "one", self.SOURCE)
-        shutil.copytree(tmp_path / "one", tmp_path / "two")
-
-        assert before.digest == read_in(tmp_path / "two", self.SOURCE).digest
-
-    def test_it_does_not_depend_on_the_order_of_imports_in_helpers(self, tmp_path: Path) -> None:
-        files(tmp_path, a="x = 1", b="x = 1", c="import a, b")
-        assert read_in(tmp_path, "import c\ndef f(): ...").helpers == ("a.py", "b.py", "c.py")
+    assert [(item.line, item.severity) for item in found] == [(1, Severity.ERROR)]
 
 
-class TestCycles:
-    def test_two_helpers_that_import_each_other_are_a_finding(self, tmp_path: Path) -> None:
-        files(tmp_path, a="import b", b="\nimport a")
-
-        (found,) = findings("import a\ndef f(): ...", "import-cycle", tmp_path / "tool.py")
-
-        assert found.path == str(tmp_path / "b.py")
-        assert found.line == 2
-        assert "a" in found.message
-        assert found.fix
-
-    def test_a_helper_that_imports_the_tool_is_a_finding(self, tmp_path: Path) -> None:
-        files(tmp_path, a="from tool import f", tool="import a\ndef f(): ...")
-
-        assert rules("import a\ndef f(): ...", tmp_path / "tool.py") >= {"import-cycle"}
-
-    def test_a_relative_import_of_the_tool_is_a_cycle_not_a_missing_helper(
-        self, tmp_path: Path
-    ) -> None:
-        files(tmp_path, a="from .tool import f", tool="from . import a\ndef f(): ...")
-
-        found = rules("from . import a\ndef f(): ...", tmp_path / "tool.py")
-
-        assert "import-cycle" in found
-        assert "missing-helper" not in found
-
-    def test_three_helpers_in_a_ring_are_one_finding(self, tmp_path: Path) -> None:
-        files(tmp_path, a="import b", b="import c", c="import a")
-
-        assert len(findings("import a\ndef f(): ...", "import-cycle", tmp_path / "tool.py")) == 1
-
-    def test_a_diamond_is_no_cycle(self, tmp_path: Path) -> None:
-        files(tmp_path, a="import c", b="import c", c="x = 1")
-
-        assert "import-cycle" not in rules("import a, b\ndef f(): ...", tmp_path / "tool.py")
-
-    def test_a_package_and_its_modules_are_no_cycle(self, tmp_path: Path) -> None:
-        files(tmp_path, pkg__mod="from . import other", pkg__other="x = 1")
-        (tmp_path / "pkg" / "__init__.py").write_text("from .mod import x\n")
-
-        assert "import-cycle" not in rules("import pkg\ndef f(): ...", tmp_path / "tool.py")
-
-    def test_types_are_still_found_through_a_cycle(self, tmp_path: Path) -> None:
-        files(tmp_path, a="from b import Place", b=f"import a\n{MODEL}")
-
-        assert is_place(tmp_path, f"from a import Place\n{USE.format('Place')}")
-
-    def test_a_name_that_is_imported_in_a_ring_is_unresolved_not_a_crash(
-        self, tmp_path: Path
-    ) -> None:
-        files(tmp_path, a="from b import X", b="from a import X")
-
-        assert properties("from a import X\ndef f(x: X): ...", tmp_path / "tool.py") == {"x": {}}
-
-
-class TestMissing:
-    @pytest.mark.parametrize(
-        "imports",
-        [
-            "from .nope import x",
-            "from . import nope",
-            "from .pkg import nope",
-            "from .pkg.nope import x",
-            "from pkg.nope import x",
-            "import pkg.nope",
-            "from a import nope",
-        ],
+def test_a_helper_in_a_package_may_go_up_as_far_as_the_folder(tmp_path: Path) -> None:
+    files(
+        tmp_path,
+        shared="x = 1",
+        pkg__mod="from ..shared import x",
+        pkg__bad="from ... import x",
     )
-    def test_a_missing_helper_is_an_error_with_its_line(self, tmp_path: Path, imports: str) -> None:
-        files(tmp_path, a="x = 1", pkg__mod="")
 
-        found = findings(f"\n{imports}\ndef f(): ...", "missing-helper", tmp_path / "tool.py")
+    inside = rules("import pkg.mod\ndef f(): ...", tmp_path / "tool.py")
+    outside = rules("import pkg.bad\ndef f(): ...", tmp_path / "tool.py")
 
-        assert [(item.line, item.severity) for item in found] == [(2, Severity.ERROR)]
-        assert "nope" in found[0].message
-        assert found[0].fix
-
-    def test_a_package_from_elsewhere_is_not_called_missing(self, tmp_path: Path) -> None:
-        assert "missing-helper" not in rules("import httpx.client\ndef f(): ...", tmp_path / "t.py")
-
-    def test_a_helper_missing_in_a_helper_is_reported_there(self, tmp_path: Path) -> None:
-        files(tmp_path, a="\n\nfrom .nope import x")
-
-        (found,) = findings("import a\ndef f(): ...", "missing-helper", tmp_path / "tool.py")
-
-        assert (found.path, found.line) == (str(tmp_path / "a.py"), 3)
-
-    @pytest.mark.parametrize(
-        "helper",
-        [
-            "def x(): ...", "class x: ...", "x = 1", "x: int = 1", "import json as x",
-            "from json import loads as x", "if True:\n    x = 1", "for x in []: ...",
-            "with open('a') as x: ...", "try:\n    x = 1\nexcept Exception:\n    x = 2",
-            "(x := 1)", "x, y = 1, 2", "[x, *y] = 1, 2", "from other import *",
-            "type x = int", "globals()['x'] = 1\ndef __getattr__(name): ...",
-            "match 1:\n    case x: ...", "def g():\n    global x\n    x = 1", "import x",
-            "while True:\n    x = 1\n    break", "async def x(): ...",
-        ],
-    )  # fmt: skip
-    def test_a_name_that_a_helper_binds_in_any_way_is_not_missing(
-        self, tmp_path: Path, helper: str
-    ) -> None:
-        files(tmp_path, a=helper, other="x = 1")
-
-        assert "missing-helper" not in rules("from a import x\ndef f(): ...", tmp_path / "t.py")
+    assert "import-leaves-folder" not in inside
+    assert "import-leaves-folder" in outside
 
 
-class TestLeaving:
-    @pytest.mark.parametrize(
-        "imports",
-        ["from .. import x", "from ..x import y", "from ... import x", "from ..pkg import y"],
-    )
-    def test_a_relative_import_that_leaves_the_folder_is_an_error(
-        self, tmp_path: Path, imports: str
-    ) -> None:
-        files(tmp_path, x="y = 1", tools__pkg__mod="")
+@each_row("linked", ["a.py", "pkg"])
+def test_a_link_out_of_the_folder_is_an_error_and_not_read(tmp_path: Path, linked: str) -> None:
+    files(tmp_path / "out", a=MODEL, pkg__places=MODEL)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / linked).symlink_to(tmp_path / "out" / linked)
+    module = "a" if linked == "a.py" else "pkg.places"
 
-        found = findings(
-            f"{imports}\ndef f(): ...", "import-leaves-folder", tmp_path / "tools" / "tool.py"
-        )
+    result = read_in(tools, f"from {module} import Place\n{USE.format('Place')}")
 
-        assert [(item.line, item.severity) for item in found] == [(1, Severity.ERROR)]
-
-    def test_a_helper_in_a_package_may_go_up_as_far_as_the_folder(self, tmp_path: Path) -> None:
-        files(
-            tmp_path,
-            shared="x = 1",
-            pkg__mod="from ..shared import x",
-            pkg__bad="from ... import x",
-        )
-
-        inside = rules("import pkg.mod\ndef f(): ...", tmp_path / "tool.py")
-        outside = rules("import pkg.bad\ndef f(): ...", tmp_path / "tool.py")
-
-        assert "import-leaves-folder" not in inside
-        assert "import-leaves-folder" in outside
-
-    @pytest.mark.parametrize("linked", ["a.py", "pkg"])
-    def test_a_link_out_of_the_folder_is_an_error_and_not_read(
-        self, tmp_path: Path, linked: str
-    ) -> None:
-        files(tmp_path / "out", a=MODEL, pkg__places=MODEL)
-        tools = tmp_path / "tools"
-        tools.mkdir()
-        (tools / linked).symlink_to(tmp_path / "out" / linked)
-        module = "a" if linked == "a.py" else "pkg.places"
-
-        result = read_in(tools, f"from {module} import Place\n{USE.format('Place')}")
-
-        assert "import-leaves-folder" in {finding.rule for finding in result.findings}
-        assert result.tools[0].parameters["properties"] == {"where": {}}
-
-    def test_a_link_within_the_folder_is_a_helper(self, tmp_path: Path) -> None:
-        files(tmp_path, places=MODEL)
-        (tmp_path / "linked.py").symlink_to(tmp_path / "places.py")
-
-        assert is_place(tmp_path, f"from linked import Place\n{USE.format('Place')}")
-
-    def test_a_folder_that_is_itself_a_link_is_fine(self, tmp_path: Path) -> None:
-        files(tmp_path / "real", places=MODEL)
-        (tmp_path / "linked").symlink_to(tmp_path / "real")
-
-        assert is_place(tmp_path / "linked", f"from places import Place\n{USE.format('Place')}")
-
-    def test_a_loop_of_links_is_no_crash(self, tmp_path: Path) -> None:
-        (tmp_path / "a.py").symlink_to(tmp_path / "b.py")
-        (tmp_path / "b.py").symlink_to(tmp_path / "a.py")
-        (tmp_path / "pkg").symlink_to(tmp_path)
-
-        assert read_in(tmp_path, "import a\nimport pkg.pkg.pkg.a\ndef f(): ...").tools
+    assert "import-leaves-folder" in {finding.rule for finding in result.findings}
+    assert result.tools[0].parameters["properties"] == {"where": {}}
 
 
-class TestBroken:
-    def test_a_syntax_error_is_reported_in_the_helper(self, tmp_path: Path) -> None:
-        files(tmp_path, a="x = 1\ndef (:\n")
+def test_a_link_within_the_folder_is_a_helper(tmp_path: Path) -> None:
+    files(tmp_path, places=MODEL)
+    (tmp_path / "linked.py").symlink_to(tmp_path / "places.py")
 
-        result = read_in(tmp_path, "from a import X\ndef f(x: X): ...")
+    assert is_place(tmp_path, f"from linked import Place\n{USE.format('Place')}")
 
-        found = next(finding for finding in result.findings if finding.rule == "syntax-error")
-        assert (found.path, found.line) == (str(tmp_path / "a.py"), 2)
-        assert result.tools[0].parameters["properties"] == {"x": {}}
 
-    @pytest.mark.parametrize(
-        "content",
-        [
-            b"\x00\x01\x02",
-            b"\xff\xfe\xfa",
-            b"# coding: nonsense\n",
-            b"x = '\xe9'\n",
-            b"x = " + b"(" * 10_000,
-            b"x = " + b"-" * 100_000 + b"1",
-            b"x = 1\n" * 1_000_000,
-        ],
-        ids=["nulls", "no utf-8", "no coding", "latin-1", "brackets", "minus", "huge"],
-    )
-    def test_a_helper_that_cannot_be_read_is_an_error(self, tmp_path: Path, content: bytes) -> None:
-        (tmp_path / "a.py").write_bytes(content)
+def test_a_folder_that_is_itself_a_link_is_fine(tmp_path: Path) -> None:
+    files(tmp_path / "real", places=MODEL)
+    (tmp_path / "linked").symlink_to(tmp_path / "real")
 
-        result = read_in(tmp_path, "from a import X\ndef f(x: X): ...")
+    assert is_place(tmp_path / "linked", f"from places import Place\n{USE.format('Place')}")
 
-        errors = [item for item in result.findings if item.path == str(tmp_path / "a.py")]
-        assert errors
-        assert all(item.severity is Severity.ERROR and item.fix for item in errors)
-        assert result.tools[0].parameters["properties"] == {"x": {}}
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-    def test_a_helper_without_permission_is_an_error(self, tmp_path: Path) -> None:
-        files(tmp_path, a="x = 1")
-        (tmp_path / "a.py").chmod(0)
+def test_a_loop_of_links_is_no_crash(tmp_path: Path) -> None:
+    (tmp_path / "a.py").symlink_to(tmp_path / "b.py")
+    (tmp_path / "b.py").symlink_to(tmp_path / "a.py")
+    (tmp_path / "pkg").symlink_to(tmp_path)
 
-        assert "helper-unreadable" in rules("import a\ndef f(): ...", tmp_path / "tool.py")
+    assert read_in(tmp_path, "import a\nimport pkg.pkg.pkg.a\ndef f(): ...").tools
 
-    def test_a_folder_called_like_a_module_is_no_crash(self, tmp_path: Path) -> None:
-        (tmp_path / "a.py").mkdir()
 
-        assert read_in(tmp_path, "import a\ndef f(): ...").tools
+def test_a_syntax_error_is_reported_in_the_helper(tmp_path: Path) -> None:
+    files(tmp_path, a="x = 1\ndef (:\n")
 
-    def test_a_helper_may_declare_its_encoding(self, tmp_path: Path) -> None:
-        (tmp_path / "a.py").write_bytes(b"# coding: latin-1\nX = 'caf\xe9'\n")
-        source = "from a import X\ndef f(x: str = X): ..."
+    result = read_in(tmp_path, "from a import X\ndef f(x: X): ...")
 
-        assert properties(source, tmp_path / "tool.py")["x"]["default"] == "café"
+    found = next(finding for finding in result.findings if finding.rule == "syntax-error")
+    assert (found.path, found.line) == (str(tmp_path / "a.py"), 2)
+    assert result.tools[0].parameters["properties"] == {"x": {}}
 
-    def test_a_helper_may_start_with_a_byte_order_mark(self, tmp_path: Path) -> None:
-        (tmp_path / "a.py").write_bytes(b"\xef\xbb\xbfX = 3\r\n")
 
-        assert properties("from a import X\ndef f(x: int = X): ...", tmp_path / "t.py")["x"] == {
-            "type": "integer",
-            "default": 3,
-        }
+@each_row(
+    "content",
+    [
+        b"\x00\x01\x02",
+        b"\xff\xfe\xfa",
+        b"# coding: nonsense\n",
+        b"x = '\xe9'\n",
+        b"x = " + b"(" * 10_000,
+        b"x = " + b"-" * 100_000 + b"1",
+        b"x = 1\n" * 1_000_000,
+    ],
+)
+def test_a_helper_that_cannot_be_read_is_an_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.py").write_bytes(content)
 
-    def test_a_long_chain_of_helpers_is_followed(self, tmp_path: Path) -> None:
-        files(tmp_path, **{f"m{n}": f"from m{n + 1} import Place" for n in range(100)}, m100=MODEL)
+    result = read_in(tmp_path, "from a import X\ndef f(x: X): ...")
 
-        assert is_place(tmp_path, f"from m0 import Place\n{USE.format('Place')}")
-        assert len(read_in(tmp_path, "import m0\ndef f(): ...").helpers) == 101
+    errors = [item for item in result.findings if item.path == str(tmp_path / "a.py")]
+    assert errors
+    assert all(item.severity is Severity.ERROR and item.fix for item in errors)
+    assert result.tools[0].parameters["properties"] == {"x": {}}
 
-    def test_a_very_long_chain_of_helpers_is_no_crash(self, tmp_path: Path) -> None:
-        files(
-            tmp_path, **{f"m{n}": f"from m{n + 1} import X" for n in range(1_000)}, m1000="X = int"
-        )
 
-        result = read_in(tmp_path, "from m0 import X\ndef f(x: X): ...")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_helper_without_permission_is_an_error(tmp_path: Path) -> None:
+    files(tmp_path, a="x = 1")
+    (tmp_path / "a.py").chmod(0)
 
-        assert len(result.helpers) == 1_001 or "too-deep" in {f.rule for f in result.findings}
+    assert "helper-unreadable" in rules("import a\ndef f(): ...", tmp_path / "tool.py")
+
+
+def test_a_folder_called_like_a_module_is_no_crash(tmp_path: Path) -> None:
+    (tmp_path / "a.py").mkdir()
+
+    assert read_in(tmp_path, "import a\ndef f(): ...").tools
+
+
+@each_row(
+    "content, default",
+    [(b"# coding: latin-1\nX = 'caf\xe9'\n", "café"), (b"\xef\xbb\xbfX = 'x'\r\n", "x")],
+)
+def test_a_helper_may_have_an_encoding_or_a_byte_order_mark(
+    tmp_path: Path, content: bytes, default: str
+) -> None:
+    (tmp_path / "a.py").write_bytes(content)
+    source = "from a import X\ndef f(x: str = X): ..."
+
+    assert properties(source, tmp_path / "tool.py")["x"]["default"] == default
+
+
+def test_a_long_chain_of_helpers_is_followed(tmp_path: Path) -> None:
+    files(tmp_path, **{f"m{n}": f"from m{n + 1} import Place" for n in range(100)}, m100=MODEL)
+
+    assert is_place(tmp_path, f"from m0 import Place\n{USE.format('Place')}")
+    assert len(read_in(tmp_path, "import m0\ndef f(): ...").helpers) == 101
+
+
+def test_a_very_long_chain_of_helpers_is_no_crash(tmp_path: Path) -> None:
+    files(tmp_path, **{f"m{n}": f"from m{n + 1} import X" for n in range(1_000)}, m1000="X = int")
+
+    result = read_in(tmp_path, "from m0 import X\ndef f(x: X): ...")
+
+    assert len(result.helpers) == 1_001 or "too-deep" in {f.rule for f in result.findings}
 
 
 @each_row("name", ["json", "typing", "enum", "dataclasses", "pydantic"])
@@ -478,9 +477,7 @@ def test_a_file_named_like_the_standard_library_is_not_taken_for_it(
 
 
 def test_a_package_goes_before_a_module_of_the_same_name(tmp_path: Path) -> None:
-    files(tmp_path, a="X = 1", a__other="")
-    (tmp_path / "a" / "__init__.py").write_text("X = 2\n")
-
+    files(tmp_path, a="X = 1", a__other="", a__="X = 2")
     source = "from a import X\ndef f(x: int = X): ..."
 
     assert properties(source, tmp_path / "tool.py")["x"]["default"] == 2

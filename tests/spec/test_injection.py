@@ -217,9 +217,11 @@ def test_self_and_cls_are_hidden_in_methods() -> None:
         def c(x: int): ...
         @method_metadata()
         def d(self, /, x: int): ...
+        @method_metadata()
+        def e(this, x: int): ...
     """
 
-    assert [list(tool.parameters["properties"]) for tool in reading(source).tools] == [["x"]] * 4
+    assert [list(tool.parameters["properties"]) for tool in reading(source).tools] == [["x"]] * 5
     assert all(tool.injected == {} for tool in reading(source).tools)
 
 

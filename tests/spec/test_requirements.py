@@ -1,4 +1,4 @@
-"""Requirements from every place they may be declared, good and bad."""
+"""Requirements from every place they may be declared, and imports that no file lists."""
 
 import re
 import subprocess
@@ -7,10 +7,19 @@ import textwrap
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from reading import findings
 
 from properties import examples
 from tables import each_row
-from toolkiln.spec.requirements import Requirements, _blocks, read_requirements
+from toolkiln.catalog.reports import repairs_for, report
+from toolkiln.spec import requirements
+from toolkiln.spec.reader import read
+from toolkiln.spec.requirements import (
+    Requirements,
+    _blocks,
+    distribution_of,
+    read_requirements,
+)
 from toolkiln.spec.syntax import split_list
 
 # The pattern of the specification, which `_blocks` must agree with.
@@ -22,8 +31,8 @@ def block(content: str) -> str:
     return "\n".join(["# /// script", *(f"# {line}".rstrip() for line in lines), "# ///", ""])
 
 
-def messages(requirements: Requirements) -> list[tuple[int, str]]:
-    return [(problem.line, problem.message) for problem in requirements.problems]
+def messages(found: Requirements) -> list[tuple[int, str]]:
+    return [(problem.line, problem.message) for problem in found.problems]
 
 
 def test_file_that_requires_nothing_has_no_requirements() -> None:
@@ -38,9 +47,9 @@ def test_all_sources_are_gathered_in_order_without_repetition() -> None:
         + "#requirements: rich, numpy==2.0\n# requirements: lxml  # for pages\n"
     )
 
-    requirements = read_requirements(source, docstring, [("orjson~=3.0", 9), ("rich", 9)])
+    found = read_requirements(source, docstring, [("orjson~=3.0", 9), ("rich", 9)])
 
-    assert requirements == Requirements(
+    assert found == Requirements(
         ("httpx>=0.27", "rich", "orjson~=3.0", "lxml", "attrs>=2", "numpy==2.0"), {}, ">=3.11", ()
     )
 
@@ -117,12 +126,12 @@ def test_commas_inside_a_requirement_part_nothing(text: str, parts: list[str]) -
     ],
 )
 def test_what_is_no_plain_requirement_is_refused(text: str, words: str) -> None:
-    requirements = read_requirements("", None, [(text, 7)])
+    found = read_requirements("", None, [(text, 7)])
 
-    assert requirements.packages == ()
-    assert [problem.line for problem in requirements.problems] == [7]
-    assert words in requirements.problems[0].message
-    assert requirements.problems[0].fix
+    assert found.packages == ()
+    assert [problem.line for problem in found.problems] == [7]
+    assert words in found.problems[0].message
+    assert found.problems[0].fix
 
 
 @each_row(
@@ -138,10 +147,10 @@ def test_common_slips_come_with_the_right_spelling(text: str, fix: str) -> None:
     [("x==1", "x==2"), ("X==1", "x==1.1"), ("x==1", "x>=2"), ("x!=1", "x==1"), ("x[a]==1", "x==2")],
 )
 def test_contradicting_pins_are_a_problem(one: str, other: str) -> None:
-    requirements = read_requirements("", None, [(one, 3), (other, 4)])
+    found = read_requirements("", None, [(one, 3), (other, 4)])
 
-    assert len(requirements.packages) == 1
-    assert [(p.line, "contradicts" in p.message) for p in requirements.problems] == [(4, True)]
+    assert len(found.packages) == 1
+    assert [(p.line, "contradicts" in p.message) for p in found.problems] == [(4, True)]
 
 
 @each_row(
@@ -157,10 +166,10 @@ def test_contradicting_pins_are_a_problem(one: str, other: str) -> None:
     ],
 )
 def test_compatible_requirements_are_both_kept(one: str, other: str) -> None:
-    requirements = read_requirements("", None, [(one, 3), (other, 4)])
+    found = read_requirements("", None, [(one, 3), (other, 4)])
 
-    assert len(requirements.packages) == 2
-    assert requirements.problems == ()
+    assert len(found.packages) == 2
+    assert found.problems == ()
 
 
 @each_row(
@@ -191,10 +200,10 @@ def test_faults_in_the_block_are_told_with_their_line(content: str, line: int, w
 def test_a_second_block_is_a_problem() -> None:
     source = block('dependencies = ["a"]') + "\n" + block('dependencies = ["b"]')
 
-    requirements = read_requirements(source, None)
+    found = read_requirements(source, None)
 
-    assert requirements.packages == ("a",)
-    assert messages(requirements) == [(5, "a second PEP 723 script block")]
+    assert found.packages == ("a",)
+    assert messages(found) == [(5, "a second PEP 723 script block")]
 
 
 def test_a_block_that_never_ends_is_a_problem() -> None:
@@ -219,10 +228,10 @@ def test_requirements_in_other_places_are_not_taken() -> None:
 
 
 def test_endless_requirements_are_a_problem() -> None:
-    requirements = read_requirements("# requirements: x\n" * 100_000, None)
+    found = read_requirements("# requirements: x\n" * 100_000, None)
     listed = read_requirements(f"# requirements: {', '.join(f'x{i}' for i in range(50_000))}", None)
 
-    assert messages(requirements) == [(201, "more than 200 requirements")]
+    assert messages(found) == [(201, "more than 200 requirements")]
     assert messages(listed) == [(1, "more than 200 requirements")]
     assert len(listed.packages) == 200
 
@@ -273,9 +282,9 @@ def test_blocks_are_those_of_the_specification(source: str) -> None:
 def test_any_text_is_gathered(text: str, declared: list[tuple[str, int]]) -> None:
     source = f"# requirements: {text}\n# /// script\n# {text}\n# ///\n"
 
-    requirements = read_requirements(source, f"requirements: {text}", declared)
+    found = read_requirements(source, f"requirements: {text}", declared)
 
-    assert all(problem.line >= 1 and problem.fix for problem in requirements.problems)
+    assert all(problem.line >= 1 and problem.fix for problem in found.problems)
 
 
 def test_packaging_is_not_loaded_for_files_that_require_nothing() -> None:
@@ -286,3 +295,68 @@ def test_packaging_is_not_loaded_for_files_that_require_nothing() -> None:
     )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+ADVICE = "put your own module next to the file, or list the distribution that provides it"
+
+
+def fix(statement: str) -> str:
+    [finding] = findings(f"{statement}\ndef f(): ...", "unlisted-import")
+    return finding.fix
+
+
+@each_row(
+    "statement, distribution",
+    [
+        ("import bs4", "beautifulsoup4"),
+        ("from PIL import Image", "pillow"),
+        ("import yaml as y", "pyyaml"),
+        ("from sklearn.linear_model import Ridge", "scikit-learn"),
+        ("import cv2", "opencv-python"),
+        ("import dateutil.parser", "python-dateutil"),
+        ("from dotenv import load_dotenv", "python-dotenv"),
+        ("import jwt", "pyjwt"),
+        ("import numpy as np", "numpy"),
+        ("from google.cloud import storage", "google-cloud-storage"),
+        ("import google.cloud.bigquery", "google-cloud-bigquery"),
+        ("from google.protobuf.message import Message", "protobuf"),
+    ],
+)
+def test_the_distribution_of_a_well_known_import_is_suggested(
+    statement: str, distribution: str
+) -> None:
+    assert f'["{distribution}"]' in fix(statement)
+
+
+@each_row(
+    "statement",
+    ["import reqeusts", "import my_company", "from internal.tools import x", "import google",
+     "from google.cloud import unheard_of", "import numpyy"],
+)  # fmt: skip
+def test_no_distribution_is_suggested_for_an_unknown_import(statement: str) -> None:
+    assert fix(statement) == ADVICE
+
+
+def test_an_unknown_import_gets_no_repair_that_would_install_it() -> None:
+    source = 'import reqeusts\n\ndef one() -> int:\n    """Give the number one."""\n    return 1\n'
+
+    found = report(read(source, "x.py"), {})
+
+    rules = [finding.rule for finding in found.reading.findings]
+    assert "unlisted-import" in rules
+    assert set(repairs_for(source, found)) == {None}
+
+
+@each_row("listed", ["python-dateutil", "Python_DateUtil>=2", "python.dateutil"])
+def test_a_listed_distribution_covers_the_import_however_it_is_spelt(listed: str) -> None:
+    source = f"# requirements: {listed}\nimport dateutil\ndef f(): ..."
+
+    assert not findings(source, "unlisted-import")
+
+
+def test_every_suggestion_is_a_valid_distribution_name() -> None:
+    known = [*requirements._SAME_NAME, *requirements._OTHER_NAMES]
+
+    assert len(known) >= 60
+    for name in known:
+        assert re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", str(distribution_of(name))), name

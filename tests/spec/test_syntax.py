@@ -5,7 +5,6 @@ import subprocess
 import sys
 import warnings
 
-import pytest
 from reading import one, properties, reading
 
 from tables import each_row
@@ -194,88 +193,86 @@ def test_invalid_escapes_warn_nobody() -> None:
         assert one("def f():\n    'Do \\d.'\n    return 1 is 1").name == "f"
 
 
-class TestPep695:
-    """The syntax of 3.12, read on every interpreter."""
+@each_row(
+    "source, schema",
+    [
+        ("type X = int\ndef f(x: X): ...", {"type": "integer"}),
+        (
+            "type X = list[int]\ndef f(x: X): ...",
+            {"type": "array", "items": {"type": "integer"}},
+        ),
+        (
+            "type X = (\n    int\n    | str\n)\ndef f(x: X): ...",
+            {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        ),
+        ("type X = Y\ntype Y = str\ndef f(x: X): ...", {"type": "string"}),
+        (
+            "type X[T] = list[T]\ndef f(x: X[int]): ...",
+            {"type": "array", "items": {"type": "integer"}},
+        ),
+        ("def f[T](x: T): ...", {}),
+        ("def f[T: int](x: T): ...", {"type": "integer"}),
+        (
+            "def f[T: (int, str)](x: T): ...",
+            {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        ),
+        ("def f[**P, *Ts](x: int): ...", {"type": "integer"}),
+        ("async def f[T](x: list[T]): ...", {"type": "array", "items": {}}),
+        (
+            "def f[\n    T,\n](\n    x: dict[str, int],\n): ...",
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+        ),
+    ],
+)
+def test_aliases_and_functions_of_pep_695(source: str, schema: dict[str, object]) -> None:
+    tool = one(source)
+    found = tool.parameters["properties"]["x"]
+    while "$ref" in found:
+        found = tool.parameters["$defs"][found["$ref"].removeprefix("#/$defs/")]
 
-    @pytest.mark.parametrize(
-        ("source", "schema"),
-        [
-            ("type X = int\ndef f(x: X): ...", {"type": "integer"}),
-            (
-                "type X = list[int]\ndef f(x: X): ...",
-                {"type": "array", "items": {"type": "integer"}},
-            ),
-            (
-                "type X = (\n    int\n    | str\n)\ndef f(x: X): ...",
-                {"anyOf": [{"type": "integer"}, {"type": "string"}]},
-            ),
-            ("type X = Y\ntype Y = str\ndef f(x: X): ...", {"type": "string"}),
-            (
-                "type X[T] = list[T]\ndef f(x: X[int]): ...",
-                {"type": "array", "items": {"type": "integer"}},
-            ),
-            ("def f[T](x: T): ...", {}),
-            ("def f[T: int](x: T): ...", {"type": "integer"}),
-            (
-                "def f[T: (int, str)](x: T): ...",
-                {"anyOf": [{"type": "integer"}, {"type": "string"}]},
-            ),
-            ("def f[**P, *Ts](x: int): ...", {"type": "integer"}),
-            ("async def f[T](x: list[T]): ...", {"type": "array", "items": {}}),
-            (
-                "def f[\n    T,\n](\n    x: dict[str, int],\n): ...",
-                {"type": "object", "additionalProperties": {"type": "integer"}},
-            ),
-        ],
+    assert found == schema
+
+
+def test_generic_models_of_pep_695() -> None:
+    source = """
+    from pydantic import BaseModel
+    class Box[T](BaseModel):
+        content: T
+        more: list[T] = []
+    def f(box: Box[int]): ...
+    """
+
+    (definition,) = one(source).parameters["$defs"].values()
+
+    assert definition["properties"]["content"]["type"] == "integer"
+
+
+def test_lines_of_pep_695_stay_where_they_are() -> None:
+    source = "type X = (\n    int\n)\n\nclass Box[T]:\n    pass\n\ndef f[T](\n    x: X,\n): ...\n"
+
+    assert one(source).line == 8
+
+
+def test_type_is_still_an_ordinary_name() -> None:
+    source = (
+        "type = 3\ntype.x = 4\nprint(type)\ntype (3)\ntype[0] = 1\ntype X = int\ndef f(x: X): ..."
     )
-    def test_aliases_and_functions(self, source: str, schema: dict[str, object]) -> None:
-        tool = one(source)
-        found = tool.parameters["properties"]["x"]
-        while "$ref" in found:
-            found = tool.parameters["$defs"][found["$ref"].removeprefix("#/$defs/")]
 
-        assert found == schema
+    assert one(source).name == "f"
 
-    def test_generic_models(self) -> None:
-        source = """
-        from pydantic import BaseModel
-        class Box[T](BaseModel):
-            content: T
-            more: list[T] = []
-        def f(box: Box[int]): ...
-        """
 
-        (definition,) = one(source).parameters["$defs"].values()
+def test_what_looks_like_it_in_a_string_is_left_alone() -> None:
+    source = (
+        "TEXT = '''\ntype X = int\ndef g[T](x): ...\n'''\ntype Y = int\ndef f(x: str = TEXT): ..."
+    )
 
-        assert definition["properties"]["content"]["type"] == "integer"
+    assert "type X = int\ndef g[T](x): ...\n" in properties(source)["x"]["default"]
 
-    def test_lines_stay_where_they_are(self) -> None:
-        source = (
-            "type X = (\n    int\n)\n\nclass Box[T]:\n    pass\n\ndef f[T](\n    x: X,\n): ...\n"
-        )
 
-        assert one(source).line == 8
+def test_a_mistake_elsewhere_in_such_a_file_is_reported_where_it_is() -> None:
+    found = problem("type X = int\ndef f[T](x: T): ...\ny = = 3\n")
 
-    def test_type_is_still_an_ordinary_name(self) -> None:
-        source = (
-            "type = 3\ntype.x = 4\nprint(type)\ntype (3)\ntype[0] = 1\n"
-            "type X = int\ndef f(x: X): ..."
-        )
-
-        assert one(source).name == "f"
-
-    def test_what_looks_like_it_in_a_string_is_left_alone(self) -> None:
-        source = (
-            "TEXT = '''\ntype X = int\ndef g[T](x): ...\n'''\ntype Y = int\n"
-            "def f(x: str = TEXT): ..."
-        )
-
-        assert "type X = int\ndef g[T](x): ...\n" in properties(source)["x"]["default"]
-
-    def test_a_mistake_elsewhere_in_such_a_file_is_reported_where_it_is(self) -> None:
-        found = problem("type X = int\ndef f[T](x: T): ...\ny = = 3\n")
-
-        assert found.line == 3
+    assert found.line == 3
 
 
 def test_the_syntax_of_later_versions_is_at_least_a_finding() -> None:

@@ -208,22 +208,6 @@ def test_metadata_may_be_given_by_position() -> None:
     assert (tool.is_core, tool.visible) == (True, False)
 
 
-def test_static_and_class_methods_lose_what_they_do_not_take() -> None:
-    source = """
-    class Kit:
-        @staticmethod
-        @method_metadata()
-        def s(x: int): ...
-        @classmethod
-        @method_metadata()
-        def c(cls, x: int): ...
-        @method_metadata()
-        def m(this, x: int): ...
-    """
-
-    assert [list(tool.parameters["properties"]) for tool in reading(source).tools] == [["x"]] * 3
-
-
 def test_a_private_method_is_a_tool_if_decorated() -> None:
     source = """
     class Kit:

@@ -1,4 +1,4 @@
-"""The names of Lucide's icons, and their drawings."""
+"""The names of Lucide's icons, their drawings, and the colors of tools."""
 
 from collections.abc import Iterator
 from xml.etree import ElementTree
@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each_row
 from toolkiln import appearance
-from toolkiln.appearance import icon_problem, svg
+from toolkiln.appearance import color_problem, icon_problem, paint, svg
 
 DRAWN = {"svg", "path", "circle", "rect", "line", "ellipse", "polyline", "polygon"}
 
@@ -21,7 +22,7 @@ def unread() -> Iterator[None]:
     appearance._drawings.cache_clear()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "icon", ["x", "folder-open", "trash-2", "axis-3d", "grid-2x2", "a-large-small", "text", "home"]
 )
 def test_an_icon_has_a_drawing_by_its_present_and_its_former_names(icon: str) -> None:
@@ -48,13 +49,13 @@ def test_a_drawing_is_in_the_color_of_its_tool() -> None:
     assert "currentColor" not in drawing
 
 
-@pytest.mark.parametrize("color", [None, "", "current", 'x" onload="alert(1)'])
+@each_row("color", [None, "", "current", 'x" onload="alert(1)'])
 def test_without_a_color_a_drawing_has_that_of_the_text_around_it(color: str | None) -> None:
     assert svg("folder", color) == svg("folder")
 
 
-@pytest.mark.parametrize(
-    ("icon", "meant"),
+@each_row(
+    "icon, meant",
     [
         ("FolderOpen", "folder-open"),
         ("FolderOpenIcon", "folder-open"),
@@ -72,22 +73,17 @@ def test_icon_problem_suggests_the_name_meant(icon: str, meant: str) -> None:
     assert (icon_problem(icon) or "").endswith(f"did you mean {meant!r}?")
 
 
-@pytest.mark.parametrize("icon", ["", "📁", "-", "<svg/>", "2", "a\n"])
+@each_row(
+    "icon",
+    ["", "📁", "-", "<svg/>", "2", "a\n", "https://example.org/i.png", "data:image/png;base64,AA"],
+)
 def test_what_cannot_be_an_icon_is_a_problem(icon: str) -> None:
     assert "not the name of a Lucide icon" in (icon_problem(icon) or "")
+    assert svg(icon) is None
 
 
 def test_names_that_are_like_it_are_suggested() -> None:
-    problem = icon_problem("cloud-rian")
-
-    assert problem is not None
-    assert "did you mean 'cloud-rain'" in problem
-
-
-@pytest.mark.parametrize("icon", ["https://example.org/i.png", "data:image/png;base64,AAAA"])
-def test_an_address_is_no_icon(icon: str) -> None:
-    assert icon_problem(icon)
-    assert svg(icon) is None
+    assert "did you mean 'cloud-rain'" in (icon_problem("cloud-rian") or "")
 
 
 @pytest.mark.parametrize("package", ["no_such_package", "toolkiln"])
@@ -101,8 +97,58 @@ def test_without_the_drawings_nothing_is_drawn_and_no_name_is_wrong(
     assert "python-lucide" in caplog.text
 
 
+@each_row(
+    "color",
+    [
+        "#fff",
+        "#3B82F6",
+        "blue",
+        "rebeccapurple",
+        "blue-500",
+        "slate-950",
+        "bg-blue-100",
+        "text-white",
+        "bg-blue-100 dark:bg-blue-800/50",
+    ],
+)
+def test_colors_have_no_problem(color: str) -> None:
+    assert color_problem(color) is None
+
+
+@each_row(
+    "color, meant",
+    [("3b82f6", "#3b82f6"), ("0x3b82f6", "#3b82f6"), ("Blue", "blue"), ("turquiose", "turquoise")],
+)
+def test_color_problem_suggests_the_color_meant(color: str, meant: str) -> None:
+    assert (color_problem(color) or "").endswith(f"did you mean {meant!r}?")
+
+
+@each_row("color", ["", " ", "#ff", "#gggggg", "blue-501", "url(x)", "x" * 10_000, "#fff\n"])
+def test_what_is_no_color_is_a_problem(color: str) -> None:
+    assert "is not a color" in (color_problem(color) or "")
+
+
+@each_row(
+    "color, painted",
+    [
+        ("#3B82F6", "#3B82F6"),
+        ("rebeccapurple", "rebeccapurple"),
+        ("emerald", "#10b981"),
+        ("blue-50", "#3b82f6"),
+        ("bg-blue-100 dark:bg-blue-800/50", "#3b82f6"),
+        ("text-white", "white"),
+        ("transparent", None),
+        ("text-current", None),
+        ("blurple", None),
+        ('red" onload="alert(1)', None),
+    ],
+)
+def test_a_color_is_painted_by_its_hue(color: str, painted: str | None) -> None:
+    assert paint(color) == painted
+
+
 @given(st.text())
 def test_any_text_is_judged(text: str) -> None:
-    problem = icon_problem(text)
-
-    assert problem is None or problem.isprintable()
+    for problem in (color_problem(text), icon_problem(text)):
+        assert problem is None or problem.isprintable()
+    assert set(paint(text) or "") <= set("#0123456789abcdefghijklmnopqrstuvwxyzABCDEF")
