@@ -253,9 +253,9 @@ class Kiln:
         Raises:
             InputError: the message has another form. Never for what a model wrote.
         """
-        from toolkiln.operations.calls import handle
+        from toolkiln.operations.calls import handle_message
 
-        return await handle(self.services, message, provider, session)
+        return await handle_message(self.services, message, provider, session)
 
     def handle_sync(
         self, message: object, provider: str | None = None, session: SessionToken = LOCAL_OPERATOR

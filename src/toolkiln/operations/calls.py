@@ -361,7 +361,7 @@ class Tasks:
         return await self._services.engine.results.read_output(caller, handle, offset, limit)
 
 
-async def handle(
+async def handle_message(
     services: "Services", message: object, provider: str | None, session: "SessionToken"
 ) -> list[Message]:
     """Return the messages to append to a conversation; none if the model called nothing.
@@ -373,12 +373,14 @@ async def handle(
     provider = _provider(wire, provider)
     faults = [_fault(services, wire, item) for item in tool_calls]
     pairs = list(zip(tool_calls, faults, strict=True))
-    calls = [_call(services, item, provider) for item, fault in pairs if fault is None]
-    results = iter(await _run(services, calls, session) if calls else ())
+    calls = [_decoded_call(services, item, provider) for item, fault in pairs if fault is None]
+    results = iter(await _run_calls(services, calls, session) if calls else ())
     return wire.messages([_reply(item, fault or next(results)) for item, fault in pairs])
 
 
-async def _run(services: "Services", calls: list[Call], session: "SessionToken") -> list[Result]:
+async def _run_calls(
+    services: "Services", calls: list[Call], session: "SessionToken"
+) -> list[Result]:
     update = {"session": services.security.token(session), "surface": services.surface}
     return await services.engine.gateway.call_many(
         [call.model_copy(update=update) for call in calls]
@@ -407,7 +409,7 @@ def _fault(services: "Services", wire: MessageFormat, call: ToolCall) -> str | N
     return None
 
 
-def _call(services: "Services", call: ToolCall, provider: str) -> Call:
+def _decoded_call(services: "Services", call: ToolCall, provider: str) -> Call:
     """Return a call with decoded arguments; the gateway validates it."""
     assert isinstance(call.tool, str)
     arguments = _parsed(call.arguments)

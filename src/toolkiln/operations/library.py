@@ -47,6 +47,15 @@ Allow = Callable[[ToolSpec], bool]
 UsageSource = Callable[[], Mapping[str, Sequence[str]]]
 """Past prompts by tool."""
 
+_log = logging.getLogger(__name__)
+FINDERS = ("search_tools", "describe_tool", "call_tool")
+"""The built-in tools by which a model uses tools that are not in its context."""
+_LONGEST_QUERY = 2_000
+"""Characters; the request line has to fit it."""
+_LONGEST_PROMPT = 100_000
+_MOST_SELECTED = 200
+_STORED_CHARACTERS = 2000
+"""Of a prompt that a tool answered."""
 _FEWEST_CHANGES = 200
 """Minimum number of changed documents before the index is saved again."""
 _RETRY_SECONDS = 30.0
@@ -219,11 +228,6 @@ def _by_name(allow: Allow | None, tools: Mapping[str, ToolSpec]) -> Callable[[st
     return None if allow is None else lambda name: allow(tools[name])
 
 
-FINDERS = ("search_tools", "describe_tool", "call_tool")
-"""The built-in tools by which a model uses tools that are not in its context."""
-_log = logging.getLogger(__name__)
-
-
 def listed_tools(services: "Services", session: "SessionToken") -> list[ToolSpec]:
     """Return all tools that a caller may run; if they are too many, core ones and the finders."""
     visible = services.visible(session).values()
@@ -285,9 +289,6 @@ def provider_form(spec: ToolSpec, provider: str) -> ProviderForm:
     )
 
 
-_STORED_CHARACTERS = 2000
-
-
 class Usages:
     """The prompts that the tools of one catalog answered."""
 
@@ -323,12 +324,6 @@ def evaluate_search(
     before = read_evaluation(against) if against else None
     after = evaluate(read_cases(file), search, tools, progress)
     return after, compare(before, after) if before else None
-
-
-_LONGEST_QUERY = 2_000
-"""Characters; the request line has to fit it."""
-_LONGEST_PROMPT = 100_000
-_MOST_SELECTED = 200
 
 
 class SearchQuery(Value):

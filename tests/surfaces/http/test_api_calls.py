@@ -2,15 +2,15 @@
 
 import json
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from .serving import SOON, WAITING, Serving
+from .served import until
+from .serving import WAITING, Serving
 
 EVENTS = {"accept": "text/event-stream"}
 NAMES = "pay", "pbb"
@@ -31,14 +31,6 @@ def events(answer: httpx2.Response) -> Iterator[tuple[str, Any]]:
             name = line.removeprefix("event: ")
         elif line.startswith("data: "):
             yield name, json.loads(line.removeprefix("data: "))
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait for something that is about to be so."""
-    deadline = time.monotonic() + SOON
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def outcomes(operator: httpx2.Client, **query: str) -> list[str]:

@@ -10,8 +10,8 @@ from toolkiln.errors import ToolkilnError
 from toolkiln.model.identity import Privilege
 from toolkiln.surfaces.http.responses import STATUSES
 
+from .served import until
 from .serving import SOON, TRIPLE, Serving
-from .test_api_calls import until
 
 
 class Paying:

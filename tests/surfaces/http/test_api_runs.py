@@ -11,8 +11,9 @@ import pytest
 
 from toolkiln.model.identity import Privilege
 
+from .served import until
 from .serving import FILES, SOON, Serving
-from .test_api_calls import arguments, events, until
+from .test_api_calls import arguments, events
 from .test_api_guarding import Paying
 
 NESTING = '''
