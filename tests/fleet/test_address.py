@@ -156,7 +156,7 @@ def test_a_place_that_cannot_be_is_an_error_with_a_hint(url: str) -> None:
     assert refused(url).hint
 
 
-def test_a_port_where_nobody_listens_is_an_error_with_a_hint() -> None:
+def test_a_closed_port_is_an_error_with_a_hint() -> None:
     error = refused(f"redis://:{QUOTED}@127.0.0.1:{servers.free_port()}")
 
     assert "refused" in str(error)
@@ -171,7 +171,7 @@ def test_a_port_where_nobody_listens_is_an_error_with_a_hint() -> None:
         ("s3cr3tuser:s3cr3twrong@", "check user and password in the URL"),
     ],
 )
-def test_a_wrong_password_is_an_error_that_does_not_tell_it(
+def test_a_wrong_password_is_an_error_that_does_not_quote_it(
     folder: Path, credentials: str, hint: str
 ) -> None:
     with servers.running(folder, "--requirepass", SECRET) as server:
@@ -211,7 +211,7 @@ def test_a_user_with_few_rights_is_enough(server: Server) -> None:
     assert len(alive) == ended == 1
 
 
-def test_a_user_without_rights_is_told_so(server: Server) -> None:
+def test_a_user_without_permissions_is_an_error(server: Server) -> None:
     with closing(server.client()) as client:
         client.acl_setuser(
             "none", enabled=True, passwords="+pw", keys=["other:*"], commands=["+@all"]
@@ -243,7 +243,7 @@ def test_a_server_killed_in_the_middle_is_an_error_and_another_serves_at_once(
     assert caught.value.hint == "check that the server is running and the URL is correct"
 
 
-def test_a_server_that_restarted_while_nobody_looked_goes_unnoticed(folder: Path) -> None:
+def test_a_restart_between_two_commands_goes_unnoticed(folder: Path) -> None:
     with servers.running(folder) as first:
         opened = open_redis(first.url)
         buckets = RedisBuckets(opened)
@@ -301,7 +301,7 @@ def test_a_script_whose_answer_is_lost_is_not_run_again(server: Server) -> None:
     assert left(server) == pytest.approx(48, abs=0.5)
 
 
-def test_an_answer_that_comes_too_late_is_nobodys(
+def test_a_late_answer_reaches_no_other_command(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(address, "_READ_SECONDS", 1.0)

@@ -373,7 +373,7 @@ async def test_what_is_too_large_to_be_sent_is_no_answer(ends: Ends) -> None:
     await ends.nothing_is_left()
 
 
-async def test_a_callers_own_time_stands_still_while_somebody_thinks(
+async def test_a_callers_time_limit_is_suspended_during_a_question(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "_GRACE_SECONDS", 0.0)
@@ -478,9 +478,7 @@ async def test_a_call_that_begins_again_asks_again(fleet: Fleet, tmp_path: Path)
     assert (result.value, message(result)) == ("Ada", "")
 
 
-async def test_a_call_that_outlasts_its_caller_is_told_that_nobody_can_be_asked(
-    fleet: Fleet, tmp_path: Path
-) -> None:
+async def test_a_call_that_outlasts_its_caller_cannot_ask(fleet: Fleet, tmp_path: Path) -> None:
     person, settings = Person(), Settings(state=tmp_path)
     call_id = secrets.token_hex(8)
 

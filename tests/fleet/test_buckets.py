@@ -37,7 +37,7 @@ def test_a_refusal_says_how_long_to_wait_and_waiting_is_enough(guards: Guards) -
 
 
 @pytest.mark.parametrize("rate", [Rate(7, 3.3), Rate(1, 86_400), Rate(999, 1001), Rate(3, 1e7)])
-def test_waiting_as_told_is_enough_for_any_rate(guards: Guards, rate: Rate) -> None:
+def test_the_returned_wait_is_enough_for_any_rate(guards: Guards, rate: Rate) -> None:
     draw = Draw("ann", rate)
 
     for _ in range(5):
@@ -76,7 +76,7 @@ def test_tokens_are_taken_from_all_buckets_or_from_none(buckets: BucketsLike) ->
     assert drained(buckets, large) == 8
 
 
-def test_the_longest_wait_is_told(buckets: BucketsLike) -> None:
+def test_the_longest_wait_is_returned(buckets: BucketsLike) -> None:
     short, long = Draw("a", Rate(1, 3600)), Draw("b", Rate(1, 86_400))
     buckets.take([short, long])
 

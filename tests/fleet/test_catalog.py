@@ -288,7 +288,7 @@ async def test_many_processes_of_one_publisher_start_at_once(
     assert await names(published) == {"hello", "bye"}
 
 
-async def test_a_publisher_that_is_not_heard_of_lapses_and_comes_back(
+async def test_a_publisher_without_a_heartbeat_lapses_and_comes_back(
     ann: Publisher, bob: Publisher, published: CatalogReader, server: Server
 ) -> None:
     await put(ann, served("hello"))
@@ -537,7 +537,7 @@ async def test_odd_text_in_a_tool_survives(ann: Publisher, published: CatalogRea
     )
 
 
-async def test_a_caller_that_listens_hears_of_a_publication(
+async def test_a_subscribed_caller_is_notified_of_a_publication(
     ann: Publisher, pipe: RedisPipe, server: Server
 ) -> None:
     heard: asyncio.Queue[set[str]] = asyncio.Queue()

@@ -112,7 +112,7 @@ async def test_calls_made_at_once_each_get_their_own_result(server: Server) -> N
     assert all(has_valid_seal(KEY, envelope) for envelope in echo.began)
 
 
-async def test_what_nobody_waits_for_is_left_behind_by_nothing(server: Server, behind: Any) -> None:
+async def test_ended_calls_leave_nothing_behind_in_a_client(server: Server, behind: Any) -> None:
     async with calling(server.url) as client, working(server.url):
         await client.call(call(client, 1))
 
@@ -168,7 +168,7 @@ async def test_events_come_before_the_end(server: Server) -> None:
     assert seen == told
 
 
-async def test_a_deadline_ends_a_call_that_nobody_takes(
+async def test_a_deadline_ends_a_call_that_no_worker_takes(
     server: Server, behind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_GRACE_SECONDS", 0.05)
@@ -179,7 +179,7 @@ async def test_a_deadline_ends_a_call_that_nobody_takes(
     assert (late.status, code(late)) == (Status.TIMEOUT, "timeout")
 
 
-async def test_a_late_reply_is_nobody_s(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_late_reply_is_ignored(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_GRACE_SECONDS", 0.05)
     async with calling(server.url) as client, working(server.url) as echo:
         echo.may_end.clear()
@@ -253,7 +253,7 @@ async def test_closing_ends_what_is_still_awaited(server: Server, behind: Any) -
     assert behind.xlen(STREAM) == 1
 
 
-async def test_a_backlog_is_told_with_a_time(server: Server, behind: Any) -> None:
+async def test_an_overloaded_queue_says_when_to_retry(server: Server, behind: Any) -> None:
     behind.xgroup_create(STREAM, keys.GROUP, "0", mkstream=True)
     behind.xadd(STREAM, {"record": "old"}, id="1-1")
 

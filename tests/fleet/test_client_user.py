@@ -237,7 +237,7 @@ def toolkiln(
     )  # fmt: skip
 
 
-async def test_the_process_itself_is_nobody_and_is_shown_the_way(client: Kiln) -> None:
+async def test_a_call_without_a_session_is_refused_with_a_hint(client: Kiln) -> None:
     result = await client.call("echo", {"text": "x"})
 
     assert result.status is Status.DENIED

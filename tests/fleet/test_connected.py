@@ -132,7 +132,7 @@ def test_a_program_without_a_loop_leaves_nothing_running(
 
 
 @pytest.mark.usefixtures("fleet")
-async def test_a_call_in_the_background_goes_on_without_whoever_made_it(
+async def test_a_call_in_the_background_continues_without_its_caller(
     shared_server: Server, tmp_path: Path
 ) -> None:
     async with connected(shared_server, tmp_path / "a") as first:
@@ -147,7 +147,7 @@ async def test_a_call_in_the_background_goes_on_without_whoever_made_it(
 
 
 @pytest.mark.usefixtures("fleet")
-async def test_files_are_the_business_of_workers(shared_server: Server, tmp_path: Path) -> None:
+async def test_a_front_has_no_tool_files(shared_server: Server, tmp_path: Path) -> None:
     async with connected(shared_server, tmp_path) as kiln:
         with pytest.raises(InputError, match="tool files are at the workers"):
             _ = kiln.services.admissions
@@ -230,9 +230,7 @@ async def staged(server: Server, folder: Path) -> AsyncIterator[tuple[Stage, Kil
             yield stage, kiln
 
 
-async def test_a_version_that_no_worker_has_is_asked_for_anew(
-    alone: Server, tmp_path: Path
-) -> None:
+async def test_a_version_that_no_worker_has_is_routed_again(alone: Server, tmp_path: Path) -> None:
     async with staged(alone, tmp_path) as (stage, kiln):
         made = asyncio.create_task(kiln.call("add", {"left": 1}))
         first = await stage.take()
@@ -269,9 +267,7 @@ async def test_events_are_requested_from_workers_for_active_observers_only(
     assert logged == ["add", "add"]
 
 
-async def test_a_version_that_is_nowhere_is_told_after_one_more_look(
-    alone: Server, tmp_path: Path
-) -> None:
+async def test_a_missing_version_is_stale_after_one_refresh(alone: Server, tmp_path: Path) -> None:
     async with staged(alone, tmp_path) as (stage, kiln):
         made = asyncio.create_task(kiln.call("add", {"left": 1}))
         await stage.end(await stage.take(), "stale")
@@ -281,7 +277,7 @@ async def test_a_version_that_is_nowhere_is_told_after_one_more_look(
     assert (result.status, result.error.code) == (Status.UNAVAILABLE, "stale")
 
 
-async def test_a_session_that_redis_lost_is_told_again(alone: Server, tmp_path: Path) -> None:
+async def test_a_session_that_redis_lost_is_shared_again(alone: Server, tmp_path: Path) -> None:
     unknown = CallError(code="no_session", message="this session is unknown")
     async with staged(alone, tmp_path) as (stage, kiln):
         made = asyncio.create_task(kiln.call("add", {"left": 1}))
@@ -319,7 +315,9 @@ async def test_every_concurrent_call_is_retried_after_redis_lost_their_session(
     assert [(result.status, result.value) for result in results] == [(Status.OK, 3)] * 8
 
 
-async def test_a_change_of_the_catalog_is_told_to_listeners(alone: Server, tmp_path: Path) -> None:
+async def test_listeners_are_notified_of_changes_of_the_catalog(
+    alone: Server, tmp_path: Path
+) -> None:
     async with staged(alone, tmp_path) as (stage, kiln):
         told: asyncio.Queue[tuple[str, ...]] = asyncio.Queue()
         forget: Callable[[], None] = kiln.services.changes.listen(

@@ -109,7 +109,7 @@ async def test_a_socket_and_a_database_are_used(server: Server) -> None:
         assert client.get("k") == b"v"
 
 
-async def test_a_wrong_password_is_an_error_that_does_not_tell_it(folder: Path) -> None:
+async def test_a_wrong_password_is_an_error_that_does_not_quote_it(folder: Path) -> None:
     with servers.running(folder, "--requirepass", "right") as server:
         error = await refused(f"redis://:s3cr3t@127.0.0.1:{server.port}")
         async with piped(f"redis://:right@127.0.0.1:{server.port}") as pipe:
@@ -120,7 +120,7 @@ async def test_a_wrong_password_is_an_error_that_does_not_tell_it(folder: Path) 
     assert "s3cr3t" not in str(error)
 
 
-async def test_nobody_there_is_an_error_with_a_hint() -> None:
+async def test_an_absent_server_is_an_error_with_a_hint() -> None:
     error = await refused(f"redis://127.0.0.1:{servers.free_port()}")
 
     assert isinstance(error, Unreachable)
@@ -463,7 +463,7 @@ async def test_the_last_of_a_turn_is_asked_for_at_once_with_those_before_it() ->
     assert answers == ["1", "2", "3"]
 
 
-async def test_a_failure_is_for_those_who_asked_and_nobody_waits_behind_it() -> None:
+async def test_a_failure_reaches_its_batch_only_and_delays_no_other() -> None:
     asked = Asked()
 
     first = await asked.add(1)

@@ -40,7 +40,7 @@ async def test_a_damaged_key_of_the_fleet_is_an_error_that_says_what_to_do(
 
 
 @pytest.mark.parametrize("upto", ["x", "", "1-x", "9" * 10_000 + "-1"])
-async def test_a_worker_reads_on_when_somebody_wrote_what_the_server_forgot(
+async def test_a_worker_continues_with_a_damaged_lives_key(
     server: Server, behind: Any, upto: str
 ) -> None:
     behind.hset(keys.lives("default"), mapping={"run": "x", "upto": upto})
@@ -82,9 +82,7 @@ async def test_a_call_that_repeats_a_damaged_record_does_not_stop_the_others(
     assert [type(one).__name__ for one in (bad, good)] == ["Finished", "Accepted"]
 
 
-async def test_an_entry_that_nobody_can_read_leaves_a_small_dead_letter(
-    server: Server, behind: Any
-) -> None:
+async def test_an_unreadable_entry_leaves_a_small_dead_letter(server: Server, behind: Any) -> None:
     async with desk(server.url) as own:
         await own.queue.enqueue(call("one"))  # which makes the stream
         behind.xadd(keys.calls("default"), {"record": "x", "call": b"x" * 5_000_000})

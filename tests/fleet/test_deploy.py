@@ -331,7 +331,7 @@ def streams_of_web(server: Server) -> list[Any]:
         "PUBLISH channel x",
     ],
 )
-def test_nobody_may_do_more(guarded: Server, user: str, command: str) -> None:
+def test_no_user_may_do_more(guarded: Server, user: str, command: str) -> None:
     # Redis 7 lets nobody at all DEBUG, and says so before it looks at who asks.
     refused = pytest.raises(redis.ResponseError, match=r"no permissions|DEBUG command not")
     with closing(client(guarded, user)) as one, refused:
@@ -355,7 +355,7 @@ def test_a_client_may_not_touch_what_is_the_workers(guarded: Server, key: str) -
         web.delete(key)
 
 
-def test_without_a_user_nobody_gets_in(guarded: Server) -> None:
+def test_anonymous_connections_are_refused(guarded: Server) -> None:
     with closing(guarded.client(retry=None)) as nobody, pytest.raises(AuthenticationError):
         nobody.ping()
 

@@ -154,7 +154,7 @@ async def test_leases_are_renewed_until_the_process_is_gone(leases: LeaseTable) 
     assert queue.renewed[0] == ["1-0"]
 
 
-async def test_a_lost_lease_is_told_to_the_worker(leases: LeaseTable) -> None:
+async def test_the_worker_is_notified_of_a_lost_lease(leases: LeaseTable) -> None:
     queue = Renewing(lost=["2-0"])
     leases.hold("1-0", inf)
     leases.hold("2-0", inf)
@@ -248,7 +248,7 @@ async def test_a_worker_that_never_gets_ready_is_not_started_again() -> None:
     assert await children.run() == 2
 
 
-async def test_a_worker_that_stands_still_beyond_its_calls_time_is_killed() -> None:
+async def test_a_worker_that_hangs_beyond_the_deadline_of_its_call_is_killed() -> None:
     long_ago = time.monotonic() - GRACE_SECONDS - SILENT_SECONDS - 1
     hang = f"""
 from struct import pack_into
@@ -262,7 +262,7 @@ signal.pause()
     assert children.settled == [("me.1", "1-0"), ("me.2",)]
 
 
-async def test_told_to_stop_it_passes_that_on_and_starts_no_other() -> None:
+async def test_a_stopped_supervisor_forwards_the_signal_and_starts_no_other() -> None:
     children = Children("signal.signal(15, lambda *_: sys.exit(3)); signal.pause()")
     running = asyncio.create_task(children.run())
     await children.started.wait()

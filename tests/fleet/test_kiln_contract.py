@@ -123,7 +123,7 @@ async def test_the_tools_are_listed_with_the_lightest_first(kiln: Kiln) -> None:
     assert kiln.tool("search_tools").name == "search_tools"
 
 
-async def test_a_name_that_nobody_has_is_unknown_and_the_nearest_is_told(kiln: Kiln) -> None:
+async def test_an_unknown_name_is_an_error_with_the_nearest_name(kiln: Kiln) -> None:
     with pytest.raises(UnknownTool) as raised:
         kiln.tool("ad")
 
@@ -186,7 +186,7 @@ async def test_what_is_not_json_is_refused(kiln: Kiln, given: object) -> None:
     assert (result.status, code(result)) == (Status.INVALID, "invalid_arguments")
 
 
-async def test_wrong_arguments_are_told_all_at_once(kiln: Kiln) -> None:
+async def test_wrong_arguments_are_reported_all_at_once(kiln: Kiln) -> None:
     result = await kiln.call("divide", {"dividend": "much", "divided": 1})
 
     assert (result.status, code(result)) == (Status.INVALID, "invalid_arguments")
@@ -306,7 +306,7 @@ async def test_many_calls_are_answered_in_their_order(kiln: Kiln) -> None:
     assert values == [2, 3, None, 4, 5, 6]
 
 
-async def test_a_call_ends_when_nobody_awaits_it(kiln: Kiln) -> None:
+async def test_a_call_ends_when_no_caller_awaits_it(kiln: Kiln) -> None:
     running = await begun(kiln, "last", {"seconds": 30}, call_id="stopped")
 
     running.cancel()
@@ -436,7 +436,7 @@ async def test_a_call_waits_for_a_person_and_runs_once_approved(kiln: Kiln) -> N
     assert ended.result.value == "deleted files"
 
 
-async def test_a_caller_is_told_that_a_person_is_asked(kiln: Kiln) -> None:
+async def test_a_caller_learns_that_its_call_waits_for_a_person(kiln: Kiln) -> None:
     ann = kiln.security.sessions.create("ann").token
     asked = asyncio.Event()
 
@@ -524,7 +524,7 @@ async def test_long_questions_of_several_kinds_are_answered_at_length(kiln: Kiln
     assert value(result) == [300_000, ["file:///x"]]
 
 
-async def test_what_has_no_answer_that_fits_is_told_to_the_tool(kiln: Kiln) -> None:
+async def test_a_question_without_a_valid_answer_is_an_error_in_the_tool(kiln: Kiln) -> None:
     async def away(_: tuple[Question, ...]) -> list[Reply]:
         raise Unanswered("nobody is at home")
 
@@ -551,7 +551,7 @@ async def test_what_has_no_answer_that_fits_is_told_to_the_tool(kiln: Kiln) -> N
     ]
 
 
-async def test_whoever_cancels_a_call_is_asked_no_more(kiln: Kiln) -> None:
+async def test_a_caller_that_cancels_a_call_gets_no_more_questions(kiln: Kiln) -> None:
     is_asked, is_over = asyncio.Event(), asyncio.Event()
 
     async def endless(_: tuple[Question, ...]) -> list[Reply]:

@@ -223,7 +223,7 @@ async def test_a_letter_that_cannot_be_read_is_listed_and_dropped_but_not_tried(
     assert await operator.dead_letters() == []
 
 
-async def test_a_call_that_is_tried_again_runs_and_its_caller_is_not_told_twice(
+async def test_a_retried_dead_letter_runs_and_its_caller_gets_no_second_reply(
     operator: RedisFleetAdmin, queue: Queue, pipe: RedisPipe
 ) -> None:
     await bury(queue)
@@ -319,7 +319,7 @@ async def test_nothing_is_left_of_a_letter_that_was_tried_and_ended(
         assert all(client.type(key) == b"stream" and client.xlen(key) == 0 for key in lasting)
 
 
-async def test_a_server_tells_how_its_fleet_stands(
+async def test_a_server_returns_the_status_of_its_fleet(
     server: Server, pipe: RedisPipe, tmp_path: Path
 ) -> None:
     await register(pipe, "w1", version="1.0", host="here", pid=7)
@@ -333,7 +333,7 @@ async def test_a_server_tells_how_its_fleet_stands(
     assert [pool.name for pool in answer.state.pools] == ["default"]
 
 
-async def test_a_fleet_that_is_away_is_told_so(tmp_path: Path) -> None:
+async def test_an_unreachable_fleet_is_an_error(tmp_path: Path) -> None:
     given = Settings(state=tmp_path, fleet="redis://127.0.0.1:1")
 
     async with Kiln(settings=given) as kiln:

@@ -65,7 +65,7 @@ async def test_calls_of_one_moment_go_in_and_out_with_one_script_each(
     assert len(await own.told("c0")) == len(await own.told("c1")) == 15
 
 
-async def test_a_repeated_call_is_one_call_and_both_who_ask_are_told(
+async def test_a_repeated_call_runs_once_and_both_callers_get_the_reply(
     own: Desk, behind: Any
 ) -> None:
     first, second = call("r", reply_to="c1"), call("r", reply_to="c2")
@@ -208,7 +208,7 @@ async def test_the_first_who_ends_a_call_wins(own: Desk) -> None:
     assert await own.told("c1") == [CallReply("r", "result", b"\x01")]
 
 
-async def test_a_call_that_was_handed_on_is_no_longer_its_first_workers(own: Desk) -> None:
+async def test_a_requeued_call_no_longer_belongs_to_its_first_worker(own: Desk) -> None:
     await own.queue.enqueue(call("r", timeout_ms=5000))
     [first] = await own.take("w1")
 
@@ -228,7 +228,7 @@ async def test_a_call_that_was_handed_on_is_no_longer_its_first_workers(own: Des
     assert await own.told("c1") == [CallReply("r", "result", b"\x02")]
 
 
-async def test_a_call_that_nobody_renews_is_taken_over(own: Desk) -> None:
+async def test_a_call_without_a_renewed_lease_is_taken_over(own: Desk) -> None:
     await asyncio.gather(*(own.queue.enqueue(call(f"r{n}")) for n in range(3)))
     taken = await own.take("w1")
     renewed = await own.queue.renew("w1", [one.entry for one in taken])
@@ -257,9 +257,7 @@ async def test_after_a_reconnect_a_worker_finds_what_it_holds(own: Desk) -> None
     assert await own.queue.pending("w3") == []
 
 
-async def test_an_entry_that_somebody_deleted_is_forgotten_and_its_call_missing(
-    own: Desk, behind: Any
-) -> None:
+async def test_a_deleted_entry_is_acknowledged_and_its_call_missing(own: Desk, behind: Any) -> None:
     await asyncio.gather(*(own.queue.enqueue(call(f"r{n}")) for n in range(3)))
     await own.take("w1", count=2)
     behind.xtrim(STREAM, maxlen=0, approximate=False)
@@ -340,7 +338,7 @@ async def test_a_stale_answer_frees_the_id(own: Desk) -> None:
     assert await own.queue.enqueue(call("r", remember=True)) == Accepted()
 
 
-async def test_how_calls_stand_is_told_in_order(own: Desk) -> None:
+async def test_states_of_calls_are_returned_in_order(own: Desk) -> None:
     await own.queue.enqueue(call("done", remember=True))
     await own.queue.finish(result((await own.take())[0]))
     await own.queue.enqueue(call("over"))
@@ -416,7 +414,7 @@ async def test_what_is_too_large_is_refused_before_it_is_sent(own: Desk, behind:
     ],
     ids=lambda fields: str(fields)[:40],
 )
-async def test_what_cannot_be_read_is_buried_and_its_caller_told(
+async def test_an_unreadable_entry_is_dead_lettered_and_its_caller_notified(
     own: Desk, behind: Any, fields: dict[str, bytes | str | int]
 ) -> None:
     await own.queue.enqueue(call("before"))
@@ -451,9 +449,7 @@ async def test_a_copied_entry_is_dropped_and_its_call_ends_once(own: Desk, behin
     assert behind.xlen(STREAM) == 0
 
 
-async def test_what_an_enemy_spoils_does_not_keep_others_from_their_ends(
-    own: Desk, behind: Any
-) -> None:
+async def test_damaged_keys_do_not_stop_other_calls_from_ending(own: Desk, behind: Any) -> None:
     names = ["good", "no-record", "no-stream", "other"]
     calls = [call(name, reply_to="bad" if name == "no-stream" else "c1") for name in names]
     behind.set(keys.record("taken"), "no hash")

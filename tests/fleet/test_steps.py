@@ -56,7 +56,7 @@ def test_a_call_that_may_have_run_is_begun_again_only_if_that_does_no_harm(
 
 
 @given(calls, times)
-def test_a_call_that_was_not_begun_is_handed_on_as_it_was(call: Delivery, now: int) -> None:
+def test_a_call_that_was_not_started_is_requeued_unchanged(call: Delivery, now: int) -> None:
     step = steps.before_leaving(call, now, begun=False)
 
     if call.doubtful:

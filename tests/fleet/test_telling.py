@@ -9,7 +9,7 @@ from .queues import call, desk, result
 from .servers import Server
 
 
-async def test_what_a_call_told_comes_before_its_end(server: Server) -> None:
+async def test_events_of_a_call_come_before_its_end(server: Server) -> None:
     async with desk(server.url) as own:
         made, before = call(events=True), call(reply_to="c2")
         await asyncio.gather(own.queue.enqueue(before), own.queue.enqueue(made))

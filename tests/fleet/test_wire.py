@@ -173,7 +173,7 @@ def test_a_result_above_the_limit_is_refused() -> None:
         wire.result_to_wire(result)
 
 
-def test_fingerprints_tell_calls_apart_and_not_the_order_of_arguments() -> None:
+def test_fingerprints_differ_by_call_and_not_by_the_order_of_arguments() -> None:
     def mark(arguments: Any, tool: str = "t") -> str:
         made = Envelope(id="i", record="r", tool=tool, arguments=Raw(wire.pack(arguments)))
         return wire.fingerprint(made)
@@ -193,7 +193,7 @@ def test_several_replies_are_read_as_they_are_packed() -> None:
 
 
 @pytest.mark.parametrize("code", [*sorted(wire.CODES), "unheard-of"])
-def test_every_code_stands_for_a_result_that_says_what_to_do(code: str) -> None:
+def test_every_end_code_has_a_result_that_says_what_to_do(code: str) -> None:
     result = wire.end_result(code, call_id="c", tool="t")
 
     assert result.error

@@ -118,7 +118,7 @@ async def test_what_a_tool_hands_over_comes_back_with_its_result(
     ]
 
 
-async def test_of_much_progress_the_last_is_told_before_the_end(
+async def test_of_much_progress_the_last_is_sent_before_the_end(
     running: Running, shared_server: Server
 ) -> None:
     async with asking(shared_server) as asker:
@@ -180,7 +180,7 @@ async def test_a_call_that_is_not_sealed_is_forged(running: Running, shared_serv
     assert (result.status, code_of(result)) == (Status.DENIED, "forged")
 
 
-async def test_nobody_gets_a_result_kept_under_the_id_of_another(
+async def test_a_result_is_not_returned_to_another_caller_with_the_same_id(
     running: Running, shared_server: Server
 ) -> None:
     async with asking(shared_server) as asker:
@@ -200,7 +200,7 @@ async def test_without_a_session_nothing_runs(running: Running, shared_server: S
 # Versions
 
 
-async def test_a_version_that_nobody_has_is_stale(running: Running, shared_server: Server) -> None:
+async def test_an_unknown_version_is_stale(running: Running, shared_server: Server) -> None:
     async with asking(shared_server) as asker:
         result = await asker.call("echo", {"text": "x"}, digest="0" * 64)
 

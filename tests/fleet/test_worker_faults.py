@@ -133,7 +133,7 @@ async def test_a_call_that_shared_its_process_with_a_poison_call_is_tried_alone(
     assert len(begun(tmp_path, "dead")) == 3
 
 
-async def test_a_program_takes_no_calls_when_nobody_keeps_its_leases(
+async def test_a_program_takes_no_calls_without_its_sidecar(
     server: Server, first: Running, tmp_path: Path
 ) -> None:
     async with asking(server) as asker:

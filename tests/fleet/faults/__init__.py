@@ -11,8 +11,8 @@ Workers
     stopped and woken (SIGSTOP): it ends, and renews, what is no longer its own
         test_worker_faults \
 test_a_worker_that_was_stopped_loses_its_calls_and_gives_them_up_when_it_goes_on
-        faults.test_workers test_what_a_stopped_worker_ends_when_it_goes_on_is_not_told
-        test_queue test_a_call_that_was_handed_on_is_no_longer_its_first_workers
+        faults.test_workers test_ends_of_a_worker_that_was_stopped_and_continued_do_not_count
+        test_queue test_a_requeued_call_no_longer_belongs_to_its_first_worker
     a call longer than the lease
         test_worker_faults test_a_call_may_take_longer_than_the_lease
     a tool that blocks the loop, or holds the interpreter's lock
@@ -30,7 +30,7 @@ test_a_worker_that_was_stopped_loses_its_calls_and_gives_them_up_when_it_goes_on
         faults.test_sweeping test_an_abandoned_call_behind_2000_live_ones_is_found
     dead, and its connection still open
         faults.test_sweeping \
-test_a_call_that_redis_gives_to_a_worker_that_just_died_is_handed_on_uncounted
+test_a_call_delivered_to_a_worker_that_just_died_is_requeued_uncounted
     stopped while it takes over what another left; cut off while it asks what it holds
         faults.test_sweeping test_a_sweeper_that_leaves_sees_to_what_it_has_just_taken_over
         test_reading test_a_call_that_ends_while_a_worker_asks_what_it_holds_is_not_begun_again
@@ -38,12 +38,12 @@ test_a_call_that_redis_gives_to_a_worker_that_just_died_is_handed_on_uncounted
 Calls
     made again: at once, while it runs, after its end, with other arguments, by another caller
         faults.test_callers test_a_call_that_is_made_by_several_under_one_id_runs_once
-        test_queue test_a_repeated_call_is_one_call_and_both_who_ask_are_told
+        test_queue test_a_repeated_call_runs_once_and_both_callers_get_the_reply
         test_queue test_an_id_with_another_call_is_a_conflict
     rejected, then tried again under the same id; a backlog beyond admission
         test_queue test_beyond_the_depth_calls_are_refused_and_can_be_tried_again
         test_queue test_while_the_oldest_waits_too_long_calls_are_refused
-        test_client test_a_backlog_is_told_with_a_time
+        test_client test_an_overloaded_queue_says_when_to_retry
     a cancellation that races the end
         test_worker_faults test_of_a_cancellation_and_a_result_one_wins
         test_queue test_a_call_that_runs_is_asked_to_stop_and_one_end_wins
@@ -53,11 +53,11 @@ Calls
         test_queue test_large_bodies_travel_beside_the_streams_and_leave_nothing
     malformed and hostile entries
         faults.test_workers test_nonsense_in_the_queue_stops_no_worker
-        test_queue test_what_cannot_be_read_is_buried_and_its_caller_told
-        test_queue test_what_an_enemy_spoils_does_not_keep_others_from_their_ends
+        test_queue test_an_unreadable_entry_is_dead_lettered_and_its_caller_notified
+        test_queue test_damaged_keys_do_not_stop_other_calls_from_ending
     a forged identity
         test_worker test_a_call_that_is_not_sealed_is_forged
-        test_worker test_nobody_gets_a_result_kept_under_the_id_of_another
+        test_worker test_a_result_is_not_returned_to_another_caller_with_the_same_id
         test_trust test_a_call_that_was_changed_on_its_way_is_forged
     replies injected and read by others
         test_deploy test_a_client_can_neither_read_nor_write_the_replies_of_another
@@ -70,23 +70,23 @@ Callers
         faults.test_callers \
 test_the_call_of_a_caller_that_dies_runs_to_its_end_and_leaves_nothing
     one that loses patience, and a late reply
-        faults.test_callers test_a_reply_that_comes_too_late_is_nobodys
+        faults.test_callers test_a_late_reply_reaches_no_other_call
     one that is cut off while its reply is sent
-        faults.test_network test_a_caller_that_was_cut_off_when_its_call_ended_is_told_afterwards
+        faults.test_network test_a_caller_that_was_cut_off_when_its_call_ended_gets_the_reply_later
 
 Networks
     none at all
-        faults.test_network test_a_caller_without_a_network_hears_that_its_call_was_not_sent
+        faults.test_network test_a_caller_without_a_network_learns_that_its_call_was_not_sent
     none for a moment, before a call is sent or begun
         faults.test_network test_a_call_waits_for_redis_while_nothing_was_sent
         faults.test_network test_a_worker_waits_for_redis_to_find_out_who_calls
     the answer to a write is lost
         faults.test_network test_a_call_whose_acceptance_is_lost_runs_once_and_is_answered
-        faults.test_network test_an_end_whose_answer_is_lost_is_told_once
+        faults.test_network test_an_end_whose_confirmation_is_lost_is_sent_once
         faults.test_network \
 test_what_was_on_its_way_to_a_worker_when_the_connection_broke_still_runs
     a half-open connection
-        faults.test_network test_a_caller_that_was_cut_off_when_its_call_ended_is_told_afterwards
+        faults.test_network test_a_caller_that_was_cut_off_when_its_call_ended_gets_the_reply_later
         test_connection test_a_connection_that_broke_without_a_word_is_noticed_and_replaced
     a partition while the tool runs
         faults.test_network \
@@ -112,5 +112,5 @@ test_after_a_failover_to_a_replica_that_lagged_no_call_runs_twice_and_all_end
     a clock that is set
         faults.test_clocks test_entries_from_a_clock_that_was_ahead_disturb_nothing
         faults.test_clocks \
-test_replies_are_heard_of_a_server_whose_clock_is_behind_the_last_one
+test_replies_of_a_server_whose_clock_is_behind_the_last_one_are_read
 """

@@ -43,7 +43,7 @@ async def test_the_call_of_a_caller_that_dies_runs_to_its_end_and_leaves_nothing
     assert len(runs(tmp_path, "orphan")) == 1
 
 
-async def test_a_reply_that_comes_too_late_is_nobodys(
+async def test_a_late_reply_reaches_no_other_call(
     server: Server, tmp_path: Path, connect: Connect
 ) -> None:
     with performer(server.url, tmp_path):

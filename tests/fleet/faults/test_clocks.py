@@ -35,7 +35,7 @@ async def test_entries_from_a_clock_that_was_ahead_disturb_nothing(
     await settled(server)
 
 
-async def test_replies_are_heard_of_a_server_whose_clock_is_behind_the_last_one(
+async def test_replies_of_a_server_whose_clock_is_behind_the_last_one_are_read(
     folder: Path, tmp_path: Path, connect: Connect
 ) -> None:
     with mortal(folder) as redis, performer(redis.server.url, tmp_path):

@@ -43,7 +43,9 @@ async def test_a_call_whose_acceptance_is_lost_runs_once_and_is_answered(
     await settled(server)
 
 
-async def test_an_end_whose_answer_is_lost_is_told_once(server: Server, tmp_path: Path) -> None:
+async def test_an_end_whose_confirmation_is_lost_is_sent_once(
+    server: Server, tmp_path: Path
+) -> None:
     with cable(server.port) as laid, performer(laid.url, tmp_path, lease=LONG):
         async with asking(server) as asker:
             await asker.call("double", {"number": 1})
@@ -81,7 +83,7 @@ async def test_what_was_on_its_way_to_a_worker_when_the_connection_broke_still_r
 
 
 @pytest.mark.parametrize("how", ["cut", "silence"])
-async def test_a_caller_that_was_cut_off_when_its_call_ended_is_told_afterwards(
+async def test_a_caller_that_was_cut_off_when_its_call_ended_gets_the_reply_later(
     server: Server, tmp_path: Path, connect: Connect, how: str
 ) -> None:
     with cable(server.port) as laid, performer(server.url, tmp_path):
@@ -99,7 +101,7 @@ async def test_a_caller_that_was_cut_off_when_its_call_ended_is_told_afterwards(
     await settled(server)
 
 
-async def test_a_caller_without_a_network_hears_that_its_call_was_not_sent(
+async def test_a_caller_without_a_network_learns_that_its_call_was_not_sent(
     server: Server, tmp_path: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolkiln.fleet.client.REDIS_WAIT_SECONDS", 0.5)

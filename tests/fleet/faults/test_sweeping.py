@@ -89,7 +89,7 @@ async def come_and_go(own: Desk, name: str) -> None:
     await recover_calls(own.queue, name, {begun.entry})
 
 
-async def test_a_call_that_redis_gives_to_a_worker_that_just_died_is_handed_on_uncounted(
+async def test_a_call_delivered_to_a_worker_that_just_died_is_requeued_uncounted(
     server: Server,
 ) -> None:
     async with desk(server.url) as own, desk(server.url) as dead:

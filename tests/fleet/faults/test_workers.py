@@ -28,7 +28,7 @@ NONSENSE: list[dict[Any, Any]] = [
 ]
 
 
-async def test_what_a_stopped_worker_ends_when_it_goes_on_is_not_told(
+async def test_ends_of_a_worker_that_was_stopped_and_continued_do_not_count(
     server: Server, tmp_path: Path
 ) -> None:
     with performer(server.url, tmp_path) as first:
