@@ -68,7 +68,7 @@ def _start(folder: Path, tools: Path) -> Figure:
     cached = min(_load(tools, cache) for _ in range(5))
     measured = anew / cached
     return Figure(
-        f"load {FILES:,} unchanged tools: reading anew / from the cache",
+        f"load {FILES:,} unchanged tools: reading again / from the cache",
         f"{measured:.1f} × ({anew:.2f} s / {cached:.2f} s)",
         "≥ 10 ×",
         measured >= 10,

@@ -1,9 +1,9 @@
-// The HTTP API: JSON in and out, problems as errors in words, and streams of events.
-import { parsed } from "./exact.js";
+// Client of the HTTP API: JSON requests, problems as errors, and event streams.
+import { parsed } from "./exact_number.js";
 
 const HEADERS = { "X-Toolkiln-Page": "1" };
 
-/* What the server, or the way to it, has to say against a request. */
+/* A request that the server rejected, or that did not reach it. */
 export class Problem extends Error {
   constructor(status, { code, detail, title, hint, errors } = {}) {
     super(detail || title || `the server returned ${status}`);
@@ -34,7 +34,7 @@ async function json(method, path, body, { headers, signal } = {}) {
   return text ? parsed(text) : null;
 }
 
-/* Server-sent events as {event, data}, until the server ends them or the signal does. */
+/* Server-sent events as {event, data}, until the server or the signal ends the stream. */
 async function* stream(method, path, body, { headers, signal } = {}) {
   const accept = { ...headers, Accept: "text/event-stream" };
   const response = await send(method, path, body, accept, signal);
@@ -43,8 +43,8 @@ async function* stream(method, path, body, { headers, signal } = {}) {
     return;
   }
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let block = []; // the parts of one that has not ended; joined once, since it can be large
-  let held = ""; // a line break at the end of a part, perhaps the first of the two that end a block
+  let block = []; // the parts of an incomplete event; joined once, since it can be large
+  let held = ""; // a line break at the end of a part, perhaps the first of two
   try {
     while (true) {
       const { done, value } = await reader.read();

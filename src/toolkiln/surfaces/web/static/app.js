@@ -1,4 +1,4 @@
-// The frame of the page: who is there, where we are, and which page that is.
+// The frame of the page: the current user, the navigation, and the current page.
 import { api } from "./api.js";
 import { entitle, useWaiting } from "./badge.js";
 import { createContext, html, render, useContext, useEffect, useRef, useState } from "./lib.js";
@@ -26,7 +26,7 @@ const NAVIGATION = [
 ];
 const Who = createContext(null);
 
-/* Who uses the page: {user, kind, privileges, may(privilege), …}. */
+/* The current user: {user, kind, privileges, may(privilege), …}. */
 export function useWho() {
   return useContext(Who);
 }
@@ -134,7 +134,7 @@ function Current({ path }) {
   if (shown.error) {
     return html`<${Trouble} error=${shown.error} onRetry=${() => location.reload()} />`;
   }
-  // The page before stays until the next one is there, so that nothing jumps.
+  // The previous page stays until the next one is loaded, so that nothing jumps.
   if (!shown.Page) return html`<${Busy} label="Loading" />`;
   return html`<${shown.Page} key=${shown.key} ...${shown.given} />`;
 }
@@ -160,7 +160,7 @@ async function load(path) {
 
 const sheets = new Map();
 
-/* A style sheet, once; the page waits for it, so that nothing is shown without. */
+/* Load a style sheet once; the page waits for it, so that nothing is shown unstyled. */
 function sheet(name) {
   if (!sheets.has(name)) {
     sheets.set(name, new Promise((resolve) => {

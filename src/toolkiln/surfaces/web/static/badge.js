@@ -1,4 +1,4 @@
-// How many wait for this person: in the title, the tab's icon, and a notification if wanted.
+// The number of requests waiting for the user: in the title, the tab's icon, and notifications.
 import { api } from "./api.js";
 import { useEffect, useRef, useState } from "./lib.js";
 import { useLive } from "./live.js";
@@ -10,13 +10,13 @@ const CHANGED = "toolkiln:waiting";
 let title = document.title;
 let waiting = 0;
 
-/* Name the page; the number of those who wait stands before it. */
+/* Set the title, with the number of waiting requests in front. */
 export function entitle(text) {
   title = text;
   document.title = waiting ? `(${waiting}) ${title}` : title;
 }
 
-/* Count proposed tools again, after a page noticed that one was added or removed. */
+/* Count proposed tools again; pages call it when one was added or removed. */
 export function recount() {
   dispatchEvent(new Event(CHANGED));
 }
@@ -27,7 +27,7 @@ export function mayAnswer(call, who) {
   return call.user !== who.user || (call.approve_own ?? who.kind === "local");
 }
 
-/* The number of calls and proposed tools that wait for the current user's decision. */
+/* The number of calls and proposed tools waiting for the current user's decision. */
 export function useWaiting(who) {
   const [calls, setCalls] = useState(0);
   const [tools, setTools] = useState(0);
@@ -48,7 +48,7 @@ export function useWaiting(who) {
     addEventListener(CHANGED, countTools);
     return () => removeEventListener(CHANGED, countTools);
   }, [who]);
-  useEvery(LOOK_EVERY, countTools, { always: true }); // a notification is for who looks elsewhere
+  useEvery(LOOK_EVERY, countTools, { always: true }); // also in the background
   useLive("approvals", ({ pending }) => setCalls(pending));
   useLive("catalog", countTools);
   useLive("again", () => {
@@ -65,7 +65,7 @@ export function useWaiting(who) {
   return number;
 }
 
-/* Call a function every so often: while the page is looked at and when it is again, or always. */
+/* Call a function at intervals: while the page is visible (and when it becomes so), or always. */
 export function useEvery(milliseconds, handle, { always = false } = {}) {
   const latest = useRef(handle);
   latest.current = handle;
@@ -87,7 +87,7 @@ function show(number) {
   icon.href = new URL(number ? "icon-waiting.svg" : "icon.svg", import.meta.url);
 }
 
-/* "on", "off", "refused" by the browser or the person, or "absent" where there is no such thing. */
+/* "on", "off", "refused" by the browser or the user, or "absent" if the browser has none. */
 export function notifying() {
   if (!("Notification" in window) || !isSecureContext) return "absent";
   if (Notification.permission === "denied") return "refused";

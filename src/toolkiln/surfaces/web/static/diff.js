@@ -1,4 +1,4 @@
-// What changed between two texts, line by line: from the texts, or from a unified diff.
+// Line differences between two texts, computed or parsed from a unified diff.
 import { html, useMemo, useState } from "./lib.js";
 import { Shown } from "./result/text.js";
 
@@ -43,7 +43,7 @@ function Row({ row, onOpen }) {
     </tr>`;
 }
 
-/* A unified diff as the server makes it: each file begins with a line `diff …`. */
+/* Parse a unified diff of the server: each file begins with a line `diff …`. */
 function parsed(unified) {
   const rows = [];
   let old = 0;
@@ -73,7 +73,7 @@ function parsed(unified) {
   return rows;
 }
 
-/* All lines of two texts, each once. */
+/* Compare all lines of two texts. */
 function compared(before, after) {
   const [a, b] = [lines(before), lines(after)];
   let start = 0;
@@ -104,7 +104,7 @@ function lines(text) {
   return text ? text.replace(/\r\n?/g, "\n").replace(/\n$/, "").split("\n") : [];
 }
 
-/* How many lines the rests of two lists have in common; null if that takes too long to find. */
+/* The number of lines that the rests of two lists have in common; null if that takes too long. */
 function longest(a, b) {
   const width = b.length + 1;
   if (a.length * b.length > MOST_COMPARED) return null;
@@ -119,7 +119,7 @@ function longest(a, b) {
   return (i, j) => lengths[i * width + j];
 }
 
-/* The same rows, with those far from any change put together; none if nothing changed. */
+/* The same rows, with those far from any change folded; none if nothing changed. */
 function folded(rows) {
   const near = new Set();
   rows.forEach(({ kind }, at) => {

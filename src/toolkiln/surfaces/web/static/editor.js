@@ -41,7 +41,7 @@ export function Editor({ value, onChange, findings = [], readOnly = false, label
     const view = editor.current?.view;
     const text = view?.state.doc.toString();
     if (text === value) reported.current.clear();
-    // What comes back here later than the next key was pressed is no reason to undo that.
+    // An older text that comes back after the next key press must not undo it.
     if (!view || text === value || reported.current.has(value)) return;
     view.dispatch({ changes: { from: 0, to: text.length, insert: value } });
   }, [value, state]);
@@ -194,7 +194,7 @@ function colors({ EditorView, HighlightStyle, syntaxHighlighting, tags }) {
     "&": {
       backgroundColor: "var(--panel)", color: "var(--text)", fontSize: "13.5px", height: "100%",
     },
-    "&.cm-focused": { outline: "none" }, // the page draws it around the whole
+    "&.cm-focused": { outline: "none" }, // the page draws the outline around the editor
     ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55" },
     ".cm-content": { caretColor: "var(--text)", padding: ".5rem 0" },
     ".cm-cursor": { borderLeftColor: "var(--text)", borderLeftWidth: "2px" },

@@ -23,8 +23,8 @@ const MOST_NAMED = 4;
 export function SchemaForm({ schema, value, onChange, problems = [] }) {
   const id = useId();
   const [mode, setMode] = useState("form");
-  const [broken, setBroken] = useState(null); // JSON text that is no JSON, and why
-  const [isAsked, setAsked] = useState(false); // whether to show what is missing, too
+  const [broken, setBroken] = useState(null); // text that is not JSON, and why
+  const [isAsked, setAsked] = useState(false); // whether to show missing values too
   const [touched, setTouched] = useState(() => new Set());
   const first = useMemo(() => usableDefault(schema), [schema]);
   const held = value ?? first;
@@ -37,7 +37,7 @@ export function SchemaForm({ schema, value, onChange, problems = [] }) {
     last.current = { value: next, isGood };
     onChange(next, isGood);
   };
-  // In the same step as the rendering: any later, it could undo what was typed in the meantime.
+  // During rendering: any later, it could undo what was typed in the meantime.
   useLayoutEffect(() => {
     if (last.current.value !== held || last.current.isGood !== isValid) tell(held, isValid);
   }, [held, isValid]);
@@ -89,7 +89,7 @@ function Body({ schema, value, onChange }) {
     <${Problems} path=${[]} />`;
 }
 
-/* What keeps the form from being valid, with a way to the first such field. */
+/* The problems that make the form invalid, with a link to the first field. */
 function Summary({ own, form, onAsk }) {
   const [isDue, setDue] = useState(false);
   useEffect(() => {
@@ -129,7 +129,7 @@ function byPlace(problems) {
   return places;
 }
 
-/* A server's problems, as long as the values that they are about are the same. */
+/* The server's problems, until the values they refer to change. */
 function useServerProblems(problems, value) {
   const latest = useRef({ problems: [], value });
   if (latest.current.problems !== problems) {

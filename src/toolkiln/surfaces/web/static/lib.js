@@ -1,4 +1,4 @@
-// Components, hooks and templates: the one door to Preact and htm.
+// Components, hooks and templates: the only import of Preact and htm.
 export {
   createContext, Fragment, h, html, render, useCallback, useContext, useEffect, useId,
   useLayoutEffect, useMemo, useReducer, useRef, useState,

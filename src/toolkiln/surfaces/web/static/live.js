@@ -1,4 +1,4 @@
-// One stream of events for the whole page; it comes back by itself when the server does.
+// One event stream for the whole page; it reconnects when the server is back.
 import { api } from "./api.js";
 import { useEffect, useRef, useState } from "./lib.js";
 

@@ -1,5 +1,5 @@
-// Markdown as the pages of tools have it, turned into elements: no markup in it becomes markup
-// here.
+// Markdown of tool pages, rendered as elements: HTML in it is shown as
+// text.
 import { html } from "./lib.js";
 
 export function Markdown({ text }) {
@@ -30,7 +30,7 @@ function block_at(lines, at) {
   if (FENCE.test(line)) return code(lines, at);
   const heading = line.match(HEADING);
   if (heading) {
-    // The page has a title of its own, so that these begin below it.
+    // The page has its own title, so these headings start one level below.
     const level = `h${Math.min(6, heading[1].length + 1)}`;
     return [html`<${level}>${inline(heading[2])}</${level}>`, at + 1];
   }
@@ -78,7 +78,7 @@ function list(lines, at) {
   return [html`<${name}>${shown}</${name}>`, end];
 }
 
-/* An item of several lines: the first one stands beside its mark. */
+/* An item of several lines: the first one is beside its bullet. */
 function loose([first, ...rest]) {
   return [inline(first), ...blocks(rest)];
 }
@@ -109,9 +109,9 @@ function paragraph(lines, at) {
 const INLINE = new RegExp([
   /(`+)([\s\S]*?[^`])\1(?!`)/, // code
   /\*\*([^*]+)\*\*/, // strong
-  /(?<![\w*])\*([^*\s][^*]*)\*/, /(?<!\w)_([^_]+)_(?!\w)/, // stressed
+  /(?<![\w*])\*([^*\s][^*]*)\*/, /(?<!\w)_([^_]+)_(?!\w)/, // emphasis
   /\[([^\]]+)\]\(([^()\s]+)\)/, // a link
-  /\\([\\`*_{}[\]()#+.!|-])/, // a character that stands for itself
+  /\\([\\`*_{}[\]()#+.!|-])/, // an escaped character
 ].map(({ source }) => source).join("|"));
 
 function inline(text) {

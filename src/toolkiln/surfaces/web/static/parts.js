@@ -1,4 +1,4 @@
-// The parts that all pages are made of.
+// Components shared by all pages.
 import { html, useCallback, useEffect, useId, useLayoutEffect, useRef, useState } from "./lib.js";
 
 export function Icon({ name, label }) {
@@ -31,7 +31,7 @@ export function Switch({ checked, disabled, label, title, onChange }) {
     onChange=${(event) => onChange(event.target.checked)} />`;
 }
 
-/* Scroll a row sideways, so that one of its parts can be seen. */
+/* Scroll a row sideways until one of its elements is visible. */
 export function reveal(row, which) {
   const outer = row.getBoundingClientRect();
   const inner = row.querySelector(which)?.getBoundingClientRect() ?? outer;
@@ -68,7 +68,7 @@ export function Tabs({ tabs, current, onChange, label, panel }) {
     </div>`;
 }
 
-/* What makes an element the panel of tabs. */
+/* The attributes of a tab panel. */
 export function tabpanel(panel, current) {
   return { id: panel, role: "tabpanel", "aria-labelledby": `${panel}-${current}` };
 }
@@ -94,7 +94,7 @@ export function Dialog({ title, onClose, children }) {
     </dialog>`;
 }
 
-/* A label with its control, a hint, and what is wrong: children get the attributes to put on it. */
+/* A label with its control, hint and problem: children receive the attributes for the control. */
 export function Field({ label, hint, problem, children }) {
   const id = useId();
   const about = [hint && `${id}-hint`, problem && `${id}-problem`].filter(Boolean).join(" ");
@@ -115,8 +115,8 @@ export function Empty({ icon = "inbox", title, children, action }) {
     <div>${children}</div>${action}</div>`;
 }
 
-/* What went wrong, in words, with what to do. */
-/* In place of what a caller may not see: which privilege it needs, and where to get it. */
+/* An error message with its hint. */
+/* Shown instead of content the user may not see: the required privilege, and where to get it. */
 export function Locked({ title, privilege }) {
   return html`
     <${Empty} icon="lock" title=${title}>An operator can give you the privilege
@@ -135,7 +135,7 @@ export function Trouble({ error, onRetry }) {
     </div>`;
 }
 
-/* Text with a capital at its beginning. */
+/* Capitalize the first letter. */
 export function sentence(text) {
   const said = String(text ?? "");
   return said.charAt(0).toUpperCase() + said.slice(1);
@@ -160,10 +160,10 @@ export function Duration({ seconds }) {
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }
 
-/* A button that copies a text, or what a function gives, for texts that are long to make. */
+/* A button that copies a text, or the result of a function if the text is expensive to build. */
 export function Copy({ text, label = "Copy" }) {
   const copy = async () => {
-    // Browsers have no clipboard for pages that came over plain HTTP from another machine.
+    // Browsers deny the clipboard to pages loaded over plain HTTP from another machine.
     if (!isSecureContext) return toast("Copying needs HTTPS: select the text instead", "bad");
     await navigator.clipboard.writeText(typeof text === "function" ? text() : text);
     toast("Copied");
@@ -172,7 +172,7 @@ export function Copy({ text, label = "Copy" }) {
     <${Button} kind="quiet" icon="copy" onClick=${copy} aria-label=${label} title=${label} />`;
 }
 
-/* A list of which only what is seen exists: all its rows have the same height. */
+/* A virtual list: only visible rows exist, and all have the same height. */
 export function Virtual({ items, height, render, label, className = "" }) {
   const box = useRef(null);
   const [range, setRange] = useState([0, 50]);
@@ -205,8 +205,8 @@ export function Virtual({ items, height, render, label, className = "" }) {
     </ul>`;
 }
 
-/* Ask for something, again when the dependencies change or `again` is called. */
-export function useAsked(ask, dependencies) {
+/* Request something, again when the dependencies change or `again` is called. */
+export function useRequest(ask, dependencies) {
   const [state, setState] = useState({ busy: true });
   const [turn, setTurn] = useState(0);
   useEffect(() => {
@@ -227,7 +227,7 @@ const TOAST_MS = 5000;
 const toasts = new EventTarget();
 let lastToast = 0;
 
-/* Say something for a few seconds. */
+/* Show a message for a few seconds. */
 export function toast(text, kind = "info") {
   toasts.dispatchEvent(new CustomEvent("toast", { detail: { text, kind, id: ++lastToast } }));
 }

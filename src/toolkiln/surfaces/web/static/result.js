@@ -1,5 +1,5 @@
-// How a call ended and all that it gave. Everything a tool returned is text here: it becomes
-// elements only through result/, which lets nothing of it act.
+// The result of a call. Everything a tool returned is text here: it becomes
+// elements only through result/, which lets none of it act as markup or code.
 import { api } from "./api.js";
 import { write } from "./form/json.js";
 import { html, useMemo, useState } from "./lib.js";
@@ -30,7 +30,7 @@ const SANDBOXES = {
   none: "no sandbox: an ordinary process",
 };
 
-/* A Result, or a Task with or without one. */
+/* Render a Result, or a Task with or without one. */
 export function ResultView({ result: given }) {
   const isTask = given && "state" in given;
   if (isTask && !given.result) return html`<${Waiting} task=${given} />`;
@@ -120,7 +120,7 @@ function Failure({ error }) {
     </div>`;
 }
 
-/* Return value, in the views that suit it. */
+/* The return value, in the views that suit it. */
 function Value({ result }) {
   const { value, text = "", error } = result;
   const columns = useMemo(() => columnsOf(value), [value]);
@@ -155,7 +155,7 @@ function Value({ result }) {
     </section>`;
 }
 
-/* What the model reads, and all of it if some was left out. */
+/* The text for the model, and the full output if it was truncated. */
 function ModelText({ result }) {
   const [isWhole, setWhole] = useState(false);
   const cut = result.truncation;

@@ -1,14 +1,14 @@
-// Addresses below /ui, and the way from one to the other without a new page.
+// Addresses below /ui, and navigation between them without a reload.
 import { html, useEffect, useState } from "./lib.js";
 
 const ROOT = "/ui";
 
-/* Where we are, as "/tools/convert" or "/"; what stands in it for other characters still does. */
+/* The current path, such as "/tools/convert" or "/"; still percent-encoded. */
 export function usePath() {
   return useLocation(() => location.pathname.slice(ROOT.length) || "/");
 }
 
-/* What stands behind the question mark. */
+/* The query parameters. */
 export function useQuery() {
   return new URLSearchParams(useLocation(() => location.search));
 }

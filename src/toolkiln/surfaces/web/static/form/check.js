@@ -1,5 +1,5 @@
-// What is wrong with a value, by the part of JSON Schema that can be judged here for certain.
-// Whatever cannot is left to the server: nothing is refused that it would take.
+// Validation of a value, by the part of JSON Schema that can be checked here with certainty.
+// The rest is left to the server: nothing is rejected here that it would accept.
 import { Unfinished, comparable, isInteger, isNumber, isObject, write } from "./json.js";
 import { formatProblem, patternProblem } from "./texts.js";
 import { counted, flat, hasType, mayBe, target } from "./schema.js";
@@ -7,7 +7,7 @@ import { choiceOf, equal } from "./values.js";
 
 const MOST_STEPS = 100;
 const MOST_PROBLEMS = 50;
-// Beyond this, comparing all items with each other takes too long.
+// Comparing more items with each other takes too long.
 const MOST_COMPARED = 1_000;
 const NOUNS = {
   __proto__: null,
@@ -20,7 +20,7 @@ const NOUNS = {
   null: "null",
 };
 
-/* Every problem as {path, message}, in the order of the schema; 50 at most. */
+/* All problems as {path, message}, in the order of the schema; at most 50. */
 export function check(root, value) {
   return found(root, root, value, [], MOST_STEPS).slice(0, MOST_PROBLEMS);
 }
@@ -109,7 +109,7 @@ function isMultiple(size, of) {
   if (Number.isInteger(size) && Number.isInteger(of)) {
     return size % of === 0;
   }
-  // Decimals are no doubles: only what is clearly between two multiples is refused.
+  // Decimals are not doubles: only a value clearly between two multiples is rejected.
   const times = size / of;
   return !(Math.abs(times - Math.round(times)) > 1e-6) || Math.abs(times) > 1e9;
 }
@@ -194,7 +194,7 @@ function ofEntries(root, node, value, path, steps) {
   return problems;
 }
 
-/* References, allOf, anyOf and oneOf; not, if and the like are the server's. */
+/* References, allOf, anyOf and oneOf; `not`, `if` and others are left to the server. */
 function inPlace(root, node, value, path, steps) {
   const problems = [];
   const inner = [...(node.allOf ?? []), ...(node.$ref ? [target(root, node.$ref)] : [])];
@@ -248,7 +248,7 @@ export function bestVariant(root, choices, value, results) {
   return best;
 }
 
-/* Problems at one place only, for a control that is not part of a whole. */
+/* Problems of a single control that is not part of a form. */
 export function problemsOf(root, node, value) {
   return found(root, flat(root, node), value, [], MOST_STEPS);
 }

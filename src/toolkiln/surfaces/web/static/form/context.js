@@ -1,4 +1,4 @@
-// What every part of a form knows: the whole schema, problems by place, and names for elements.
+// Context of a form: the root schema, problems by path, and element ids.
 import { createContext, html, useContext } from "../lib.js";
 import { keyOf } from "./values.js";
 
@@ -8,7 +8,7 @@ export function useForm() {
   return useContext(FormContext);
 }
 
-/* The name of the element for a place; encoded, since spaces would end it in aria-describedby. */
+/* The element id for a path; encoded, since spaces would end it in aria-describedby. */
 export function elementOf(form, path) {
   return [form.id, ...path.map((step) => encodeURIComponent(step))].join("-");
 }

@@ -1,4 +1,4 @@
-// The control for each kind of schema. Groups (objects, lists, maps, unions) hold other controls
+// The control for each kind of schema. Groups (objects, lists, maps, unions) contain other controls
 // and are in modules of their own.
 import { html, useLayoutEffect, useRef, useState } from "../lib.js";
 import { tied, useForm } from "./context.js";
@@ -14,12 +14,12 @@ const FOLDED = ["object", "list", "map", "union"];
 const MOST_RADIOS = 4;
 const MOST_RADIO_CHARACTERS = 40;
 
-/* Whether a control consists of others, so that a label for one does not do. */
+/* Whether a control consists of several, so that one label is not enough. */
 export function isGroup(kind, schema) {
   return isFolded(kind) || kind === "boolean" || (kind === "enum" && isRadios(schema));
 }
 
-/* Whether a control holds those of other values. */
+/* Whether a control contains the controls of other values. */
 export function isFolded(kind) {
   return FOLDED.includes(kind);
 }
@@ -35,7 +35,7 @@ export function phraseOf(root, schema) {
   return kind === "json" ? `${name}, as JSON` : name;
 }
 
-/* The control for a value that is not null, or null where nothing else is possible. */
+/* The control for a value that is not null, or null if nothing else is possible. */
 export function Control({ schema, value, path, onChange, hint, placeholder, label }) {
   const form = useForm();
   const whole = flat(form.root, schema);
@@ -102,7 +102,7 @@ function isRadios(schema) {
   return labels.length <= MOST_RADIOS && labels.join("").length <= MOST_RADIO_CHARACTERS;
 }
 
-/* One of a few JSON values. */
+/* A choice between a few JSON values. */
 function Choice({ options, value, onChange, attributes, path }) {
   const form = useForm();
   const labels = labelsOf(options);

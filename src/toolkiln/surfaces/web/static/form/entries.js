@@ -1,5 +1,5 @@
 // The entries of an object, each with its name, what it is for, and whether it is given at all:
-// left out, null and a value are three different things, and all three are seen.
+// omitted, null and a value are three different states, and all three are visible.
 import { html, useRef } from "../lib.js";
 import { Button } from "../parts.js";
 import { Shown } from "../result/text.js";
@@ -38,7 +38,7 @@ export function Entries({ schema, value, path, onChange }) {
     </div>`;
 }
 
-/* Whether there is nothing to choose: a fixed value is there already, such as a union's tag. */
+/* Whether there is nothing to choose: the value is fixed, such as a union's tag. */
 function isSettled(root, part, value) {
   const schema = flat(root, part);
   return "const" in schema && equal(schema.const, value);
@@ -56,7 +56,7 @@ function Entry({ name, schema, value, path, isRequired, onChange }) {
   const takesNull = isNullable(form.root, whole);
   const isNull = value === null && takesNull;
   const state = value === undefined ? "absent" : isNull ? "null" : "value";
-  // What would unfold (perhaps without end) stays shut until it is wanted.
+  // A nested (perhaps recursive) value stays collapsed until the user opens it.
   const isOpen = !isNull && (value !== undefined || !isFolded(kind) || isRequired);
 
   const setState = (next) => {
@@ -96,7 +96,7 @@ function Entry({ name, schema, value, path, isRequired, onChange }) {
     </div>`;
 }
 
-/* Left out, a value, or null. */
+/* The choice between omitted, a value and null. */
 function States({ name, id, state, whole, isOptional, takesNull, onChange }) {
   const offered = [
     isOptional && ["absent", "default" in whole ? "default" : "omitted"],
@@ -114,7 +114,7 @@ function States({ name, id, state, whole, isOptional, takesNull, onChange }) {
     </span>`;
 }
 
-/* The initial value when a person chooses to give one. */
+/* The initial value when the user chooses to provide one. */
 function firstValue(root, schema, kind) {
   const { default: usual, ...bare } = schema;
   const first = usual === null || usual === undefined ? start(root, bare) : usual;
@@ -145,7 +145,7 @@ function cut(text) {
   return text.length > 80 ? `${text.slice(0, 79)}…` : text;
 }
 
-/* The button that takes something away, named for what it takes. */
+/* A button that removes an entry, labelled with its name. */
 export function Remove({ label, onClick }) {
   return html`<${Button} kind="quiet" icon="x" aria-label=${label} title=${label}
     onClick=${onClick} />`;

@@ -1,10 +1,10 @@
-// JSON text ↔ values, without what JSON.parse loses: numbers that a double cannot hold, and
-// the place of the first error. Knows nothing of schemas.
-import { Exact, isWhole, numberOf } from "../exact.js";
+// JSON text ↔ values, keeping what JSON.parse loses: numbers beyond doubles, and
+// the position of the first error. Independent of schemas.
+import { Exact, isWhole, numberOf } from "../exact_number.js";
 
 export { Exact };
 
-/* What was typed and is no value yet; `problem` says why. */
+/* Typed text that is not a value yet; `problem` says why. */
 export class Unfinished {
   constructor(text, problem) {
     this.text = text;
@@ -19,10 +19,10 @@ export class Unfinished {
 const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/y;
 const LOOSE = /^[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$/;
 const INTEGER = /^-?\d+$/;
-// Deeper values are refused by the server, and would exhaust the stack here.
+// The server rejects deeper values, which would exhaust the stack here.
 const DEEPEST = 200;
 
-/* What a person typed as a number: looser than JSON (+5, .5, 5.); undefined if it is none. */
+/* A typed number, looser than JSON (+5, .5, 5.); undefined if it is not a number. */
 export function typedNumber(typed) {
   const text = typed.trim();
   if (!LOOSE.test(text)) {
@@ -59,7 +59,7 @@ export function parse(text) {
   return new Reader(text).document();
 }
 
-/* The first thing that is wrong with a JSON text, and where; lines and columns count from 1. */
+/* The first error in a JSON text and its position; lines and columns count from 1. */
 export class JsonError extends Error {
   constructor(message, text, offset) {
     super(message);

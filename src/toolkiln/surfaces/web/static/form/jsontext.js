@@ -1,5 +1,5 @@
-// The whole value as JSON text. Text that is no JSON is kept, and its first error is shown in
-// words with its place; the form cannot be shown while it is there.
+// The whole value as JSON text. Text that is not JSON is kept, and its first error is shown
+// with its position; the form view is unavailable in the meantime.
 import { html, useId, useState } from "../lib.js";
 import { Button } from "../parts.js";
 import { isObject, parse, write } from "./json.js";

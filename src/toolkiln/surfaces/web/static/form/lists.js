@@ -1,4 +1,4 @@
-// Lists: items that are added, removed and moved; the first ones may have schemas of their own.
+// Lists: items can be added, removed and moved; the first ones may have their own schemas.
 import { html, useLayoutEffect, useRef, useState } from "../lib.js";
 import { Button } from "../parts.js";
 import { NullableControl } from "./controls.js";
@@ -18,7 +18,7 @@ export function List({ schema, value, path, onChange }) {
   const [shown, setShown] = useState(MOST_SHOWN);
   const box = useRef(null);
   const focusOn = useFocus(box);
-  // A tuple has no place for more, whether or not it says so by maxItems.
+  // A tuple takes no more items, even without maxItems.
   const most = schema.maxItems ?? (fixed.length && !schema.items ? fixed.length : Infinity);
   const name = path.at(-1);
 
@@ -93,7 +93,7 @@ function absent(next) {
   return next === null ? null : new Unfinished("", "needs a value");
 }
 
-/* Keys that stay with their items, so that what is moved keeps its focus and half-typed text. */
+/* Keys that stay with their items, so that a moved item keeps its focus and half-typed text. */
 function useKeys(length) {
   const kept = useRef({ keys: [], next: 0 });
   const { current } = kept;
@@ -108,7 +108,7 @@ function useKeys(length) {
   };
 }
 
-/* Focus for what will be there after the next drawing. */
+/* Focus an element that the next render creates. */
 export function useFocus(box) {
   const wanted = useRef(null);
   useLayoutEffect(() => {

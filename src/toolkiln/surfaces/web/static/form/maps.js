@@ -1,4 +1,4 @@
-// Entries whose names are free: a map, or what an object takes beside its properties.
+// Entries with free names: a map, or additional properties of an object.
 import { html, useRef, useState } from "../lib.js";
 import { Button } from "../parts.js";
 import { NullableControl } from "./controls.js";
@@ -69,7 +69,7 @@ function unused(held) {
   return name;
 }
 
-/* The name of an entry; one that is taken stays in the field and changes nothing. */
+/* The name of an entry; a duplicate stays in the field and changes nothing. */
 function Name({ name, at, taken, onRename }) {
   const [typed, setTyped] = useState(null);
   const isTaken = typed !== null && typed !== name && Object.hasOwn(taken, typed);

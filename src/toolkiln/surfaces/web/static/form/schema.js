@@ -1,5 +1,5 @@
-// What a JSON Schema (2020-12, as Toolkiln derives it) means for a form: which control, which
-// alternatives, which first value. Pure; checking is in check.js.
+// Interpretation of a JSON Schema (2020-12, as Toolkiln derives it) for a form: control,
+// alternatives and initial value. Pure; validation is in check.js.
 import { Unfinished, isInteger, isNumber, isObject } from "./json.js";
 import { equal } from "./values.js";
 
@@ -7,7 +7,7 @@ const MOST_STEPS = 60;
 const DEEPEST_START = 8;
 const ANNOTATIONS = ["title", "description", "default", "examples", "deprecated"];
 
-/* The schema that a local reference names; undefined if it names nothing. */
+/* The target of a local reference; undefined if there is none. */
 export function target(root, reference) {
   if (reference === "#") {
     return root;
@@ -25,7 +25,7 @@ export function target(root, reference) {
 
 const flattened = new WeakMap();
 
-/* A schema with its references and allOf merged in, for drawing; outer words win. */
+/* A schema with its references and allOf merged, for rendering; outer keywords win. */
 export function flat(root, node) {
   if (typeof node !== "object" || node === null) {
     return node === false ? { not: {} } : {};
@@ -86,7 +86,7 @@ function alternatives(schema) {
 
 const withoutNulls = new WeakMap();
 
-/* The schema of the values other than null, with the words of the whole. */
+/* The schema of the values other than null, with the title and description of the whole. */
 export function withoutNull(root, node) {
   const schema = flat(root, node);
   if (!isNullable(root, schema)) {
@@ -223,7 +223,7 @@ function tagsFit(root, schema, value) {
   });
 }
 
-/* A first value: what is fixed, defaults of what is required, and otherwise nothing. */
+/* The initial value: fixed values and defaults of required properties. */
 export function start(root, node, depth = 0) {
   const schema = flat(root, node);
   if ("const" in schema) return schema.const;
@@ -259,17 +259,17 @@ function startOfList(root, schema, depth) {
   );
 }
 
-/* A new item of a list or map: these have no place for what is absent. */
+/* A new item of a list or map, where a value cannot be omitted. */
 export function newItem(root, node, depth = 0) {
   return start(root, node ?? {}, depth) ?? new Unfinished("", "needs a value");
 }
 
-/* Arguments to begin with. */
+/* The initial arguments. */
 export function usableDefault(schema) {
   return start(schema, schema) ?? {};
 }
 
-/* A number's or text's bounds in words. */
+/* The bounds of a number or text, as a sentence. */
 export function boundsOf(schema) {
   const said = [];
   const least = schema.minimum ?? schema.exclusiveMinimum;

@@ -1,5 +1,5 @@
-// Patterns and formats of text, as far as they can be judged here for certain; the server's
-// `schema/formats.py` has the last word, and takes what Python takes.
+// Patterns and formats of text, as far as they can be checked here with certainty; the server's
+// `schema/validator_options.py` decides, and accepts what Python accepts.
 
 const DATE = /^(\d{4})-(\d{2})-(\d{2})$/;
 const CLOCK = new RegExp(
@@ -67,7 +67,7 @@ export function formatProblem(format, text) {
 }
 
 const compiled = new Map();
-// A repeated group with a repetition within can take forever on a text that nearly matches.
+// A nested repetition can take forever on a text that nearly matches.
 const SLOW = /\([^()]*[+*}][^()]*\)[+*{]/;
 
 function regex(pattern) {
@@ -76,7 +76,7 @@ function regex(pattern) {
     try {
       made = SLOW.test(pattern) ? null : new RegExp(pattern, "u");
     } catch {
-      // A pattern of another dialect: the server's.
+      // A pattern in another dialect is left to the server.
     }
     compiled.set(pattern, made);
   }

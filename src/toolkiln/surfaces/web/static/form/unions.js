@@ -1,4 +1,4 @@
-// A union: which alternative, and its control. What was entered is kept where it fits.
+// A union: the choice of an alternative, and its control. Entered values are kept if they fit.
 import { html, useRef, useState } from "../lib.js";
 import { bestVariant, problemsOf } from "./check.js";
 import { NullableControl } from "./controls.js";
@@ -43,7 +43,7 @@ export function Union({ schema, value, path, onChange, attributes }) {
     </div>`;
 }
 
-/* What was picked, as long as the value can be that; else what the value comes closest to. */
+/* The chosen alternative while the value can match it, else the closest one. */
 function current(root, choices, value, picked) {
   if (picked !== null && picked < choices.length && mayBe(root, choices[picked], value)) {
     return picked;
@@ -51,7 +51,7 @@ function current(root, choices, value, picked) {
   return value === undefined || value instanceof Unfinished ? 0 : bestVariant(root, choices, value);
 }
 
-/* The property that is fixed in every alternative, and differs. */
+/* The property that has a different fixed value in every alternative. */
 function commonTag(root, choices) {
   const first = flat(root, choices[0]).properties ?? {};
   return Object.keys(first).find((name) =>
@@ -59,7 +59,7 @@ function commonTag(root, choices) {
   );
 }
 
-/* The value that an alternative begins with: what it had before, or what fits of another's. */
+/* The initial value of an alternative: its previous one, or what fits of the current one. */
 function switched(root, variant, value, before) {
   const isGood = (one) => one !== undefined && !problemsOf(root, variant, one).length;
   if (isGood(value)) return choose(copyOf(value), variant);

@@ -1,5 +1,5 @@
-// Values in a form: equality, places, and changes that copy. Values are JSON, with Exact and
-// Unfinished (json.js) where a number is too long or the typing is not done.
+// Values of a form: equality, paths, and copying updates. Values are JSON, with Exact and
+// Unfinished (json.js) for numbers that are too long or half-typed.
 import { Exact, comparable, isNumber, isObject } from "./json.js";
 
 /* Equality of JSON Schema: 1 and 1.0 are the same, 1 and true are not. */
@@ -41,7 +41,7 @@ function copied(before, after) {
   return choice === undefined ? after : choose(after, choice);
 }
 
-/* The object with one entry set, or removed if the value is undefined; the order stays. */
+/* A copy of the object with one entry set, or removed if undefined; the order stays. */
 export function withEntry(object, name, value) {
   if (value !== undefined) {
     return copied(object, Object.fromEntries([...Object.entries({ ...object }), [name, value]]));
@@ -91,7 +91,7 @@ export function valueAt(value, path) {
   return found;
 }
 
-/* A place as the server and the command line write it: `items[2].name`. */
+/* A path as the server and the command line write it: `items[2].name`. */
 export function placeOf(path) {
   return path.reduce((text, step) => {
     if (typeof step === "number") return `${text}[${step}]`;
@@ -100,7 +100,7 @@ export function placeOf(path) {
   }, "");
 }
 
-/* The steps of such a place, also with the prefixes `body.arguments` and `arguments`. */
+/* The steps of such a path, which may start with `body.arguments` or `arguments`. */
 export function pathOf(place) {
   const path = [];
   const step = /\.?([^.[\]]+)|\[(\d+)\]|\[(["'])(.*?)\3\]/gy;
@@ -114,7 +114,7 @@ export function pathOf(place) {
   return path;
 }
 
-/* The text that finds a path in a map; numbers and names do not collide. */
+/* The key of a path in a map; numbers and names do not collide. */
 export function keyOf(path) {
   return JSON.stringify(path);
 }

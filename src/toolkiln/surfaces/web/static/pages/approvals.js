@@ -1,4 +1,4 @@
-// What waits for a person, calls and proposed tools in one list, and what was decided before.
+// Approvals: pending calls and proposed tools in one list, and past decisions.
 import { useWho } from "../app.js";
 import { notifying, setNotifying, useEvery } from "../badge.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
@@ -6,7 +6,7 @@ import { Badge, Busy, Button, Dialog, Empty, Icon, Tabs, toast, Trouble } from "
 import { Shown } from "../result/text.js";
 import { Left } from "./approvals/answer.js";
 import { CallDetail } from "./approvals/call.js";
-import { Decided } from "./approvals/decided.js";
+import { DecidedRequests } from "./approvals/decisions.js";
 import { useInbox } from "./approvals/inbox.js";
 import { origin, ToolDetail } from "./approvals/tool.js";
 
@@ -40,7 +40,7 @@ export default function Approvals() {
     ]} />
     <div class="approvals">
       ${view === "waiting" ? html`<${Waiting} who=${who} inbox=${inbox} onHelp=${help} />`
-        : html`<${Decided} who=${who} />`}
+        : html`<${DecidedRequests} who=${who} />`}
     </div>
     ${isHelping && html`<${Dialog} title="Keyboard shortcuts" onClose=${() => setHelping(false)}>
       <dl class="keys">${KEYS.map(([key, words]) => html`
@@ -65,8 +65,8 @@ function Waiting({ who, inbox, onHelp }) {
   useEffect(() => {
     if (items?.length && !current) select(items[0]);
   }, [items, current]);
-  useEffect(() => () => choose(null), []); // what is decided is not looked at any more
-  useEvery(5_000, () => tick((now) => now + 1)); // how long calls wait still
+  useEffect(() => () => choose(null), []); // a decided item is deselected
+  useEvery(5_000, () => tick((now) => now + 1)); // the remaining time of pending calls
   useKeys({
     move: (step) => {
       const next = items?.[items.indexOf(current) + step];

@@ -64,7 +64,7 @@ function Records() {
     </${Dialog}>`}`;
 }
 
-/* Records that fit, newest first, a part at a time. */
+/* Matching records, newest first, in pages. */
 function useRecords(wanted) {
   const [state, setState] = useState({ items: null, busy: true });
   const [turn, setTurn] = useState(0);
@@ -123,7 +123,7 @@ function List({ items, onShow }) {
     </div>`;
 }
 
-/* The end of what was read; older records come when it is seen. */
+/* The end of the loaded records; older ones load when it becomes visible. */
 function End({ isEnd, busy, count, onMore }) {
   const place = useRef(null);
   const more = useRef(onMore);

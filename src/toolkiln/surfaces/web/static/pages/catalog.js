@@ -2,23 +2,23 @@
 import { api } from "../api.js";
 import { useWho } from "../app.js";
 import { ToolCard, ToolkitHead } from "./catalog/cards.js";
-import { FILTERS, chosen, foundAmong, grouped } from "./catalog/choosing.js";
+import { FILTERS, chosen, foundIn, grouped } from "./catalog/selection.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
 import { useLive } from "../live.js";
-import { Badge, Button, Copy, Empty, Icon, Trouble, toast, useAsked } from "../parts.js";
+import { Badge, Button, Copy, Empty, Icon, Trouble, toast, useRequest } from "../parts.js";
 import { Link, navigate, useQuery } from "../router.js";
-import { Shelf } from "./catalog/shelf.js";
+import { VirtualCards } from "./catalog/virtual_cards.js";
 
-const PAUSE = 180; // milliseconds after the last key before the search is asked
-const PATIENCE = 400; // milliseconds that the cards before stay while the search is awaited
-const FRESH = 4000; // how long what has changed stands out
+const PAUSE = 180; // milliseconds between the last key and the search
+const PATIENCE = 400; // milliseconds that the previous cards stay during a search
+const FRESH = 4000; // milliseconds that changes are highlighted
 const MOST_FOUND = 50;
 const REM = parseFloat(getComputedStyle(document.documentElement).fontSize);
 const HEIGHTS = { card: 8.6 * REM, why: 1.5 * REM, head: 3.4 * REM };
 
 export default function Catalog() {
   const who = useWho();
-  const { value: view, error, again } = useAsked(
+  const { value: view, error, again } = useRequest(
     (signal) => api.get("/v1/catalog", {}, { signal }), [],
   );
   const options = useOptions();
@@ -63,7 +63,7 @@ export default function Catalog() {
     ${view && shown.count === 0 && html`
       <${Nothing} view=${view} options=${options} mayWrite=${mayWrite} />`}
     ${view && shown.count > 0 && html`
-      <${Shelf} groups=${shown.groups} label="Tools" first=${first}
+      <${VirtualCards} groups=${shown.groups} label="Tools" first=${first}
         cardHeight=${HEIGHTS.card + (shown.reasons.size ? HEIGHTS.why : 0)}
         headHeight=${HEIGHTS.head}
         card=${(tool) => html`<${ToolCard} tool=${tool} why=${shown.reasons.get(tool.name)}
@@ -74,7 +74,7 @@ export default function Catalog() {
           onSwitch=${switches("toolkits", group.key)} />`} />`}`;
 }
 
-/* What is looked at: kept in the address, so that going back leads to the same cards. */
+/* The query and filters: kept in the address, so that going back leads to the same cards. */
 function useOptions() {
   const text = useQuery().toString();
   return useMemo(() => read(text), [text]);
@@ -88,7 +88,7 @@ function read(text) {
   };
 }
 
-/* From the current address: a filter may have been chosen while a text was being typed. */
+/* Read from the current address: a filter may have been chosen while the user typed. */
 function change(changes) {
   const { q, toolkit, only, hidden } = { ...read(location.search), ...changes };
   const query = new URLSearchParams();
@@ -126,7 +126,7 @@ function useSearch(text, view) {
   return useMemo(() => ({ ...state, again: () => setTurn((now) => now + 1) }), [state]);
 }
 
-/* Read the catalog anew when something changes, and tell for a while what it was. */
+/* Reload the catalog when something changes, and highlight the changes for a while. */
 function useFresh(again) {
   const [fresh, setFresh] = useState(new Set());
   const timer = useRef(0);
@@ -142,7 +142,7 @@ function useFresh(again) {
   return fresh;
 }
 
-/* "/" leads to the search, from anywhere but a field. */
+/* "/" focuses the search, except in a text field. */
 function useSlash(field) {
   useEffect(() => {
     const press = (event) => {
@@ -156,7 +156,7 @@ function useSlash(field) {
   }, []);
 }
 
-/* Each entry of the history knows how far down the page was. */
+/* Each history entry keeps its scroll position. */
 function useKeptScroll(view) {
   useLayoutEffect(() => {
     if (view && history.state?.scroll) scrollTo(0, history.state.scroll);
@@ -175,11 +175,11 @@ function useKeptScroll(view) {
   }, []);
 }
 
-/* The cards to show: {groups, count, reasons}; found ones in the order of the search. */
+/* The cards to show: {groups, count, reasons}; search results in their order. */
 function arranged(view, options, search) {
   const among = chosen(view.tools, options);
   if (!search.text) return { ...grouped(view.toolkits, among, view.tools), reasons: new Map() };
-  const { items, reasons } = foundAmong(among, search);
+  const { items, reasons } = foundIn(among, search);
   return { groups: [{ key: "found", items }], count: items.length, reasons };
 }
 
@@ -195,7 +195,7 @@ function Finder({ field, first, options, search, view }) {
   const timer = useRef(0);
   const sent = useRef(options.q);
   useEffect(() => {
-    // What comes back from here must not undo what was typed since.
+    // The address must not undo what was typed since.
     if (options.q !== sent.current) setText(options.q);
     sent.current = options.q;
   }, [options.q]);
@@ -277,7 +277,7 @@ function Waiting() {
       <div key=${index} class="card" style=${{ height: `${HEIGHTS.card}px` }}></div>`)}</div>`;
 }
 
-/* Why there is no card, and what to do. */
+/* The reason why no card is shown, and what to do. */
 function Nothing({ view, options, mayWrite }) {
   const isNarrowed = options.q || options.toolkit || options.only.size;
   if (view.tools.length && isNarrowed) {

@@ -55,13 +55,13 @@ export default function Login() {
     </form>`;
 }
 
-/* Drop a session that has ended; where callers need a credential, the page leads back here. */
+/* Drop a session that has ended; if callers need a credential, the page redirects here. */
 async function goOn() {
   await api.post("/ui/logout").catch(() => {});
   location.assign("/ui/");
 }
 
-/* The page that was asked for before signing in. */
+/* The page requested before signing in. */
 function after(to) {
   return to?.startsWith("/") && !to.startsWith("/login") ? to : "/";
 }

@@ -1,4 +1,4 @@
-// What calls do: those that run, those that ended, and one of them in detail.
+// Running and ended calls, and the details of one.
 import { html } from "../lib.js";
 import { RunDetail } from "./runs/detail.js";
 import { RunList } from "./runs/list.js";

@@ -1,8 +1,8 @@
-// Settings: who you are, and for operators what the server goes by and stands on.
+// Settings: the user's account, and for operators the configuration of the server.
 import { useWho } from "../app.js";
 import { api } from "../api.js";
 import { html, useEffect, useRef } from "../lib.js";
-import { Empty, Icon, Locked, useAsked } from "../parts.js";
+import { Empty, Icon, Locked, useRequest } from "../parts.js";
 import { Link, useQuery } from "../router.js";
 import { About } from "./settings/about.js";
 import { Environments } from "./settings/environments.js";
@@ -32,11 +32,11 @@ export default function Settings() {
   const who = useWho();
   const wanted = useQuery().get("section") ?? "you";
   const isOperator = who.may("ADMIN");
-  const fleet = useAsked(async (signal) => isOperator && hasFleet(signal), [isOperator]);
+  const fleet = useRequest(async (signal) => isOperator && hasFleet(signal), [isOperator]);
   const isSeen = ({ id, isForAll }) => isForAll || (isOperator && (id !== "fleet" || fleet.value));
   const current = SECTIONS.find(({ id }) => id === wanted);
   const list = useRef(null);
-  useEffect(() => { // on a narrow screen it may be outside of what is seen
+  useEffect(() => { // on a narrow screen it may be out of view
     const item = list.current.querySelector("[aria-current]");
     item?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [wanted, fleet.value]);
@@ -68,7 +68,7 @@ function content(current, isOperator) {
       <${Locked} title="This section requires ADMIN" privilege="ADMIN" />`}`;
 }
 
-/* A fleet that is away is one, too: its section says so. */
+/* An unreachable fleet has a section too, which says so. */
 async function hasFleet(signal) {
   try {
     return (await api.get("/v1/fleet", {}, { signal })).state !== null;

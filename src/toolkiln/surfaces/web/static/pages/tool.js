@@ -1,18 +1,18 @@
-// One tool: what it does, trying it, what models see of it, its versions and calls.
+// The page of a tool: documentation, a form to call it, provider schemas, versions and calls.
 import { useWho } from "../app.js";
 import { api } from "../api.js";
 import { html, useEffect, useState } from "../lib.js";
 import { useLive } from "../live.js";
 import { Markdown } from "../markdown.js";
 import {
-  Badge, Busy, DEV, Empty, Icon, Switch, Tabs, Trouble, tabpanel, toast, useAsked,
+  Badge, Busy, DEV, Empty, Icon, Switch, Tabs, Trouble, tabpanel, toast, useRequest,
 } from "../parts.js";
 import { Link, navigate, useQuery } from "../router.js";
-import { Attempt } from "./tool/attempt.js";
+import { CallForm } from "./tool/call_form.js";
 import { Calls } from "./tool/calls.js";
 import { Health } from "./tool/health.js";
 import { Models } from "./tool/models.js";
-import { Rights, asked } from "./tool/rights.js";
+import { Permissions, requested } from "./tool/permissions.js";
 import { Settings, settable } from "./tool/settings.js";
 import { Snippets } from "./tool/snippets.js";
 import { Versions } from "./tool/versions.js";
@@ -21,8 +21,8 @@ const PANEL = "tool-part";
 
 export default function Tool({ name }) {
   const path = `/v1/tools/${encodeURIComponent(name)}`;
-  const tool = useAsked((signal) => api.get(path, null, { signal }), [name]);
-  const shown = useAsked((signal) => api.get(`${path}/presentation`, null, { signal }), [name]);
+  const tool = useRequest((signal) => api.get(path, null, { signal }), [name]);
+  const shown = useRequest((signal) => api.get(`${path}/presentation`, null, { signal }), [name]);
   const again = () => {
     tool.again();
     shown.again();
@@ -94,7 +94,7 @@ function Head({ tool, color, onChange }) {
       ${badges(tool).map((badge) => html`<${Badge} ...${badge} />`)}</div>`;
 }
 
-/* What is worth knowing before it is called. */
+/* Notes to read before calling the tool. */
 function badges(tool) {
   const { dev, enabled, is_core, is_shown, hints, rights, role } = tool;
   const all = [
@@ -112,7 +112,7 @@ function badges(tool) {
     hints.destructive && { kind: "bad", icon: "flame", children: "destructive" },
     hints.idempotent && { icon: "repeat", children: "idempotent" },
     rights.needs_approval && { kind: "warn", icon: "user-check", children: "needs approval" },
-    ...asked(tool).map(({ icon, kind, name, isGranted }) => ({
+    ...requested(tool).map(({ icon, kind, name, isGranted }) => ({
       icon, kind: isGranted ? "quiet" : "warn",
       children: kind === "Workspace" ? `workspace: ${name}` : name,
       title: `${kind}: ${isGranted ? "requested and granted" : "requested, not granted"}`,
@@ -125,7 +125,7 @@ function Parts({ tool, path, presentation, onChange }) {
   const who = useWho();
   const query = useQuery();
   const findings = presentation.value?.findings ?? [];
-  const missing = asked(tool).filter(({ isGranted }) => !isGranted).length;
+  const missing = requested(tool).filter(({ isGranted }) => !isGranted).length;
   const tabs = [
     { id: "try", title: "Try it" },
     { id: "docs", title: "Documentation" },
@@ -153,8 +153,8 @@ function Parts({ tool, path, presentation, onChange }) {
       panel=${PANEL} />
     <div class="tool-part" ...${tabpanel(PANEL, current)}>
       <div hidden=${current !== "try"}>
-        <${Attempt} tool=${tool} path=${path} examples=${presentation.value?.examples ?? []}
-          missing=${missing} onRights=${() => show("rights")} onRun=${use} />
+        <${CallForm} tool=${tool} path=${path} examples=${presentation.value?.examples ?? []}
+          missing=${missing} onPermissions=${() => show("rights")} onRun=${use} />
       </div>
       ${when("docs", () => html`<${Shown} of=${presentation}>${({ page }) => html`
         <${Documentation} page=${page} />`}</${Shown}>`)}
@@ -163,7 +163,7 @@ function Parts({ tool, path, presentation, onChange }) {
       ${when("health", () => html`<${Shown} of=${presentation}>${() => html`
         <${Health} tool=${tool} findings=${findings} />`}</${Shown}>`)}
       ${when("rights", () => html`<div class="stack narrow">
-        <${Rights} tool=${tool} path=${path} onChange=${onChange} />
+        <${Permissions} tool=${tool} path=${path} onChange=${onChange} />
         <${Settings} tool=${tool} path=${path} /></div>`)}
       ${when("versions", () => html`
         <${Versions} tool=${tool} path=${path} onChange=${onChange} />`)}
@@ -173,7 +173,7 @@ function Parts({ tool, path, presentation, onChange }) {
     </div>`;
 }
 
-/* The first heading of a page is the title that stands above already. */
+/* Without the first heading, which repeats the title. */
 function Documentation({ page }) {
   return html`<div class="panel narrow"><${Markdown} text=${page.replace(/^# .*\n+/, "")} /></div>`;
 }

@@ -1,4 +1,4 @@
-// Writing a tool: the editor with a live check, its preview and a run, and saving by rights.
+// Write a tool: editor with live check, preview, a test run, and saving.
 import { useWho } from "../app.js";
 import { Editor } from "../editor.js";
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib.js";
@@ -10,7 +10,7 @@ import { current, useDocument } from "./write/document.js";
 import { Findings, counted } from "./write/findings.js";
 import { Note, reason } from "./write/note.js";
 import { Panes } from "./write/panes.js";
-import { Outcome, save } from "./write/saving.js";
+import { Outcome, save } from "./write/save.js";
 import { STARTERS } from "./write/starters.js";
 
 export default function Write() {
@@ -73,7 +73,7 @@ function Workshop({ tool }) {
     </div>`;
 }
 
-/* The server's findings, and what saving added to them: both for the current text only. */
+/* The server's findings, and those of saving: both for the current text only. */
 function useFindings(check, outcome) {
   const [found, setFound] = useState([]);
   useEffect(() => {
@@ -126,7 +126,7 @@ function useSaving(work, check) {
   };
 }
 
-/* Why it cannot be saved now. */
+/* The reason why it cannot be saved now. */
 function hindrance(check, { document, isDirty }) {
   if (!check.answer) return check.error ? "the check failed" : "the check is running";
   const { findings, prospects, tools } = check.answer;
@@ -140,7 +140,7 @@ function hindrance(check, { document, isDirty }) {
   return document?.tool && !isDirty ? "nothing has changed" : "";
 }
 
-/* A version that comes from elsewhere meanwhile: shown, or announced if there is unsaved work. */
+/* A version written elsewhere meanwhile: shown, or announced if there is unsaved work. */
 function useNewer(document, isDirty, isBusy, { load, tell }) {
   useLive("catalog", async ({ changed = [] }) => {
     if (isBusy || !document?.tool || !changed.includes(document.tool)) return;

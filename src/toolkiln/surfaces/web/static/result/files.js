@@ -1,4 +1,4 @@
-// Files that a tool sent: to be saved, and pictures to be seen. Nothing of them is ever opened as
+// Files that a tool sent: downloads and pictures. None is ever opened as
 // a document: saved ones have no type that a browser would run, and pictures only go into <img>.
 import { html, useEffect, useMemo, useState } from "../lib.js";
 import { Icon } from "../parts.js";
@@ -40,7 +40,7 @@ function File({ file }) {
     </figure>`;
 }
 
-/* The server writes base64 as it goes into addresses. */
+/* The server uses URL-safe base64. */
 function bytesOf(text) {
   try {
     const plain = text.replaceAll("-", "+").replaceAll("_", "/");
@@ -50,7 +50,7 @@ function bytesOf(text) {
   }
 }
 
-/* The last part of a path, without what turns an ending around or cannot be in a name. */
+/* The last part of a path, without characters that reverse text or cannot be in a name. */
 function safeName(name) {
   const last = String(name).split(/[\\/]/).pop();
   const plain = last.replace(

@@ -1,17 +1,17 @@
-// A list of flat objects as a table: sorted by a click, and only the rows in sight exist.
+// A list of flat objects as a table, sortable by column; only visible rows exist.
 import { comparable, isNumber, isObject, write } from "../form/json.js";
 import { html, useMemo, useRef, useState } from "../lib.js";
 import { Shown } from "./text.js";
 
-const ROW = 30; // pixels; result.css has the same
-const HEIGHT = 14; // rows in sight
+const ROW = 30; // pixels, as in result.css
+const HEIGHT = 14; // visible rows
 const MOST_COLUMNS = 50;
 const MOST_CHARACTERS = 200;
 const SAMPLE = 200;
-// Sorting by the rules of a language takes too long beyond.
+// Locale-aware sorting of more rows takes too long.
 const MOST_COLLATED = 20_000;
 
-/* The columns of a value that is a table; null for all others. */
+/* The columns of a value that fits a table, else null. */
 export function columnsOf(value) {
   if (!Array.isArray(value) || !value.length || !value.every(isObject)) return null;
   const names = new Set();
@@ -107,7 +107,7 @@ function widthOf(rows, name) {
   return Math.min(40, Math.max(6, name.length + 2, ...lengths)) + 3;
 }
 
-/* Numbers by size, then text, then what is null or not there. */
+/* Numbers first, then text, then null and missing values. */
 function sortedBy(rows, { column, isDown }) {
   const collator = new Intl.Collator(undefined, { numeric: true });
   const compare =

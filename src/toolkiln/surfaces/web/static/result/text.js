@@ -13,7 +13,7 @@ const HIDDEN = [
 ];
 const SIGNS = new RegExp(`(?:${HIDDEN.join("|")})+`, "gu");
 
-/* Text with its hidden characters as signs; for everything that a tool or a model wrote. */
+/* Text with its hidden characters made visible; for everything that a tool or a model wrote. */
 export function Shown({ text }) {
   const said = String(text);
   const parts = [];
@@ -29,7 +29,7 @@ export function Shown({ text }) {
   return html`<bdi class="shown">${parts}</bdi>`;
 }
 
-/* As most languages write it in a string. */
+/* The escape that most languages use in strings. */
 function sign(character) {
   const code = character.codePointAt(0);
   const digits = code.toString(16);
@@ -51,7 +51,7 @@ export function LongText({ text, label }) {
     </div>`;
 }
 
-/* A place that does not tear a character of two units. */
+/* A position that does not split a surrogate pair. */
 function edge(text, at) {
   const code = text.charCodeAt(at);
   return code >= 0xdc00 && code <= 0xdfff ? at - 1 : at;
@@ -71,7 +71,7 @@ function Pager({ page, total, onChange }) {
     </span>`;
 }
 
-/* The whole of an output that was cut, read from the server a page at a time. */
+/* The full output of a truncated result, read from the server a page at a time. */
 export function WholeOutput({ read, total, label }) {
   const [page, setPage] = useState(0);
   const [state, setState] = useState({ text: "" });

@@ -1,5 +1,5 @@
-// A JSON value as a tree that unfolds. Only what is open exists, and long lists and objects are
-// parted into ranges, so that a value of any size is drawn at once.
+// A JSON value as a collapsible tree. Only open nodes exist, and long lists and objects are
+// split into ranges, so that a value of any size renders at once.
 import { Exact, isObject } from "../form/json.js";
 import { html, useMemo, useState } from "../lib.js";
 import { Button } from "../parts.js";
@@ -7,7 +7,7 @@ import { Shown } from "./text.js";
 
 const MOST_ENTRIES = 100;
 const MOST_CHARACTERS = 1_000;
-// Entries that may be open from the beginning, in all.
+// Maximum number of entries that are open initially.
 const OPEN_AT_FIRST = 200;
 
 export function Tree({ value, name, isOpen = true }) {
@@ -15,7 +15,7 @@ export function Tree({ value, name, isOpen = true }) {
   return html`<div class="tree"><${Node} value=${value} name=${name} opened=${opened} /></div>`;
 }
 
-/* The lists and objects to begin with open: breadth first, as long as there is room. */
+/* The lists and objects that are open initially: breadth first, up to the maximum. */
 function openAtFirst(value) {
   const opened = new Set();
   const waiting = [value];
@@ -64,7 +64,7 @@ function Folding({ words, isOpen: atFirst, inside }) {
     </details>`;
 }
 
-/* Entries from one to another: themselves, or ranges of them if there are many. */
+/* The entries of a range, or subranges if there are many. */
 function Range({ from, to, entry, opened }) {
   const size = to - from;
   const levels = Math.ceil(Math.log(size) / Math.log(MOST_ENTRIES)) - 1;

@@ -1,11 +1,11 @@
-// What answers to calls and to proposed tools have in common.
+// Shared parts of decisions on calls and on proposed tools.
 import { html, useLayoutEffect, useRef, useState } from "../../lib.js";
 import { Button, Duration, Field, Icon } from "../../parts.js";
 import { Shown } from "../../result/text.js";
 import { Link } from "../../router.js";
 
-/* Runs an answer once: what is pressed twice, or while another is on its way, does nothing. */
-export function useAnswer(item, onEnd) {
+/* Send a decision once: a second press, or one while another request runs, does nothing. */
+export function useResponse(item, onEnd) {
   const [state, setState] = useState({ busy: false });
   const isBusy = useRef(false);
   const answer = async (ask) => {
@@ -30,16 +30,16 @@ export function Head({ icon, title, to }) {
     ${to ? html`<${Link} to=${to}>${name}</${Link}>` : name}</h2>`;
 }
 
-/* How it was decided, or the means to. */
+/* The decision, or the buttons to make it. */
 export function Verdict({ ended, children }) {
   if (!ended) return html`<div class="verdict stack">${children}</div>`;
   return html`<p class="verdict done" role="status"><${Icon} name="circle-check" /> ${ended}.</p>`;
 }
 
-/* The reason for either decision; `isWanted` while a person is about to reject. */
+/* The reason for either decision; `isWanted` while the user is about to reject. */
 export function Reason({ value, onChange, isWanted, kept, onDone, onCancel }) {
   const input = useRef(null);
-  // At once: the next key that is pressed belongs to it.
+  // Immediately: the next key press belongs to it.
   useLayoutEffect(() => { if (isWanted) input.current.focus(); }, [isWanted]);
   const press = (event) => {
     if (!isWanted || event.isComposing) return;
@@ -58,7 +58,7 @@ export function Rejecting({ busy, onReject, onCancel }) {
     <${Button} onClick=${onCancel}>Cancel</${Button}>`;
 }
 
-/* How long a call waits still. */
+/* The remaining time of a pending call. */
 export function Left({ until, ended }) {
   const seconds = Math.round(until - Date.now() / 1000);
   if (ended || seconds <= 0) return null;

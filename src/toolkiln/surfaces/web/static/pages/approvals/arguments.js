@@ -7,7 +7,7 @@ const MOST_LINES = 12;
 const MOST_CHARACTERS = 1200;
 const SHORT = 160;
 
-/* A text in its lines; a long one is cut, with what is missing. */
+/* A text line by line; a long one is cut, with a note of what is missing. */
 function Folded({ text, label }) {
   const [isWhole, setWhole] = useState(false);
   const cut = isWhole ? text : beginning(text);
@@ -45,6 +45,6 @@ function Given({ value, name }) {
   if (text.length <= SHORT && !text.includes("\n") && !text.includes("\\")) {
     return html`<code class=${typeof value}><${Shown} text=${text} /></code>`;
   }
-  // A text of several lines is read as such; its quotes would only hide where it ends.
+  // A text of several lines is shown as is; quotes would only hide where it ends.
   return html`<${Folded} text=${typeof value === "string" ? value : text} label=${name} />`;
 }

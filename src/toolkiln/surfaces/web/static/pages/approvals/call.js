@@ -1,11 +1,11 @@
-// A call that waits: its exact arguments, and yes, yes with others, or no.
+// A pending call: its exact arguments; approve, approve with changes, or reject.
 import { api } from "../../api.js";
 import { mayAnswer } from "../../badge.js";
 import { html, useLayoutEffect, useRef, useState } from "../../lib.js";
-import { Busy, Button, Field, Time, Trouble, useAsked } from "../../parts.js";
+import { Busy, Button, Field, Time, Trouble, useRequest } from "../../parts.js";
 import { Shown } from "../../result/text.js";
 import { Link } from "../../router.js";
-import { Head, Left, Reason, Rejecting, useAnswer, Verdict } from "./answer.js";
+import { Head, Left, Reason, Rejecting, useResponse, Verdict } from "./answer.js";
 import { Arguments } from "./arguments.js";
 import { outcome } from "./inbox.js";
 
@@ -15,14 +15,14 @@ const REMEMBER = [
   ["arguments", "Do not ask again for these arguments"],
 ];
 
-/* `acts` gets what keys do at the moment. */
+/* `acts` receives the current keyboard actions. */
 export function CallDetail({ item, who, onEnd, acts }) {
   const { call } = item;
   const [mode, setMode] = useState("look");
   const [edited, setEdited] = useState({});
   const [reason, setReason] = useState("");
   const [remember, setRemember] = useState("");
-  const { busy, error, answer } = useAnswer(item, onEnd);
+  const { busy, error, answer } = useResponse(item, onEnd);
   const isRefused = !mayAnswer(call, who);
   const isOpen = !item.ended && !isRefused;
   const path = `/v1/approvals/${encodeURIComponent(call.id)}`;
@@ -109,9 +109,9 @@ function Remember({ value, onChange }) {
 /* The form of the tool, with the arguments of the call. */
 function Editing({ tool, value, onChange, onDone, onCancel }) {
   const box = useRef(null);
-  const form = useAsked(async (signal) => {
-    const asked = api.get(`/v1/tools/${encodeURIComponent(tool)}`, null, { signal });
-    const [{ SchemaForm }, { parameters }] = await Promise.all([import("../../form.js"), asked]);
+  const form = useRequest(async (signal) => {
+    const request = api.get(`/v1/tools/${encodeURIComponent(tool)}`, null, { signal });
+    const [{ SchemaForm }, { parameters }] = await Promise.all([import("../../form.js"), request]);
     return { SchemaForm, parameters };
   }, [tool]);
   useLayoutEffect(() => {

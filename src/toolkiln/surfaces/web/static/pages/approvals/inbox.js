@@ -1,4 +1,4 @@
-// What waits for a person: calls and proposed tools in one list, kept up to date.
+// The pending calls and proposed tools in one list, kept up to date.
 import { api } from "../../api.js";
 import { recount, useEvery } from "../../badge.js";
 import { useCallback, useEffect, useRef, useState } from "../../lib.js";
@@ -31,7 +31,7 @@ export function useInbox(who) {
     setItems(shown.current);
   }, []);
 
-  /* That an item is decided, and how; nothing that comes late makes it wait again. */
+  /* Mark an item as decided; late responses do not make it pending again. */
   const end = useCallback((key, sentence) => {
     ended.current.set(key, sentence);
     put(shown.current);
@@ -54,13 +54,13 @@ export function useInbox(who) {
       if (!shown.current.length) put([]);
       return;
     }
-    if (turns.current[kind] !== turn) return; // a later answer came first
+    if (turns.current[kind] !== turn) return; // a later response came first
     setTroubles((before) => ({ ...before, [kind]: undefined }));
     if (kind === "tool") setLeft(fresh.left);
     const known = new Set(shown.current.map(({ key }) => key));
     const keys = new Set(fresh.map(({ key }) => key));
     const gone = shown.current.filter((item) => item.kind === kind && !keys.has(item.key));
-    // Of a list that is cut, what is missing may just have slipped out of it.
+    // An item missing from a truncated list may still be pending.
     const unknown = fresh.left ? [] : gone.filter(({ key }) => !ended.current.has(key));
     for (const item of unknown) {
       const sentence = await fate(item);
@@ -73,24 +73,24 @@ export function useInbox(who) {
     if (gone.length || fresh.some(({ key }) => !known.has(key))) recount();
   }, []);
 
-  const lookAtCalls = useCallback(() => take("call", waitingCalls), []);
+  const loadCalls = useCallback(() => take("call", waitingCalls), []);
   const lookAtTools = useCallback(() => who.may("ADMIN") && take("tool", waitingTools), [who]);
   const lookPatiently = usePatience(lookAtTools);
   const look = () => {
-    lookAtCalls();
+    loadCalls();
     lookAtTools();
   };
   useEffect(look, [who]);
-  useEvery(CALLS_EVERY, lookAtCalls);
+  useEvery(CALLS_EVERY, loadCalls);
   useEvery(TOOLS_EVERY, lookPatiently);
-  useLive("approvals", lookAtCalls);
-  useLive("run", ({ status }) => status === "pending" && lookAtCalls()); // also one of their own
+  useLive("approvals", loadCalls);
+  useLive("run", ({ status }) => status === "pending" && loadCalls()); // also one of their own
   useLive("catalog", lookAtTools);
   useLive("again", look);
   return { items, left, troubles, end, choose, look };
 }
 
-/* The same, seldom if it takes long, as with a folder of ten thousand files. */
+/* Poll proposals, less often if that takes long, as with ten thousand files. */
 function usePatience(look) {
   const next = useRef(0);
   return async () => {
@@ -118,20 +118,20 @@ async function waitingCalls() {
 async function waitingTools() {
   const { items, total } = await api.get("/v1/proposals", { limit: MOST_TOOLS });
   const fresh = items.map((tool) => ({
-    // Another version of a file, or the same proposed again, is another thing to decide about.
+    // Another version of a file, or the same one proposed again, needs a new decision.
     key: `${tool.file} ${tool.digest} ${tool.base} ${tool.at}`,
     kind: "tool", at: tool.at ?? Infinity, name: tool.names.join(", ") || tool.file, tool,
   }));
   return Object.assign(fresh, { left: total - items.length });
 }
 
-/* Calls before tools, since they expire; what waits longest first. */
+/* Calls before tools, since they expire; oldest first. */
 function byAge(one, other) {
   const kinds = ORDER.indexOf(one.kind) - ORDER.indexOf(other.kind);
   return kinds || (one.at === other.at ? one.key.localeCompare(other.key) : one.at - other.at);
 }
 
-/* What became of something that waits no longer, in a sentence. */
+/* A sentence about an item that is no longer pending. */
 async function fate({ kind, call }) {
   if (kind === "tool") return "Already decided, or the file has changed";
   try {

@@ -4,20 +4,20 @@ import { Diff } from "../../diff.js";
 import { html, useState } from "../../lib.js";
 import { Badge, Button, Icon, Tabs, Time, Trouble } from "../../parts.js";
 import { LongText, Shown } from "../../result/text.js";
-import { Head, Reason, Rejecting, useAnswer, Verdict } from "./answer.js";
+import { Head, Reason, Rejecting, useResponse, Verdict } from "./answer.js";
 
 const SEVERITIES = { error: "bad", warning: "warn" };
 const ORIGINS = {
   proposed: "written by a tool or over HTTP", changed: "changed on disk", new: "new on disk",
 };
 
-/* `acts` gets what keys do at the moment. */
+/* `acts` receives the current keyboard actions. */
 export function ToolDetail({ item, onEnd, acts }) {
   const { tool } = item;
   const [mode, setMode] = useState("look");
   const [reason, setReason] = useState("");
   const [grant, setGrant] = useState(false);
-  const { busy, error, answer } = useAnswer(item, onEnd);
+  const { busy, error, answer } = useResponse(item, onEnd);
   const looked = { file: tool.file, digest: tool.digest, base: tool.base, reason };
   const isWrong = tool.findings.some(({ severity }) => severity === "error");
 
@@ -38,7 +38,7 @@ export function ToolDetail({ item, onEnd, acts }) {
     <${Head} icon="file-code" title=${item.name}
       to=${tool.base && tool.names[0] && `/tools/${encodeURIComponent(tool.names[0])}`} />
     <${Facts} tool=${tool} />
-    <${Rights} tool=${tool} />
+    <${RequestedPermissions} tool=${tool} />
     <${Inherited} inherits=${tool.inherits} />
     ${tool.base_reviewed === false && html`
       <p role="note"><${Badge} kind="warn" icon="user-x">not reviewed</${Badge}>
@@ -91,7 +91,7 @@ function Facts({ tool }) {
     </dl>`;
 }
 
-function Rights({ tool }) {
+function RequestedPermissions({ tool }) {
   if (!tool.grants.length && !tool.rights.length) {
     return html`<p class="muted"><${Icon} name="shield-check" /> It requests no permissions beyond
       the sandbox.</p>`;
@@ -109,7 +109,7 @@ function Rights({ tool }) {
     </section>`;
 }
 
-/* Permissions that it gets when it is admitted, even without a grant. */
+/* Permissions that it inherits when it is admitted, even without a new grant. */
 function Inherited({ inherits }) {
   if (!inherits.length) return null;
   return html`

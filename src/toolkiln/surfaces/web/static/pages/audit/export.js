@@ -1,4 +1,4 @@
-// All records that fit, as lines of JSON, read a part at a time and saved as a file.
+// Export of all matching records as JSON lines, read in pages and saved as a file.
 import { api } from "../../api.js";
 import { html, useEffect, useRef, useState } from "../../lib.js";
 import { Button, toast } from "../../parts.js";

@@ -1,4 +1,4 @@
-// Filter records of the audit are wanted.
+// The filters of the audit log.
 import { html } from "../../lib.js";
 import { Button, Field } from "../../parts.js";
 import { OUTCOMES } from "./record.js";
@@ -11,7 +11,7 @@ const ACTS = [
   "secret.remove", "config", "audit.prune", "environment.prune",
 ];
 
-/* `onChange` gets what is to be another, by name; empty for any. */
+/* `onChange` receives the changed filters by name; an empty one matches any record. */
 export function Filters({ wanted, onChange }) {
   const text = (name, label, given = {}) => html`<${Field} label=${label}>${(attributes) => html`
     <input ...${attributes} ...${given} value=${wanted[name] ?? ""} spellcheck=${false}
@@ -39,7 +39,7 @@ export function Filters({ wanted, onChange }) {
     </form>`;
 }
 
-/* Unix seconds as the control writes a time of this place, and back. */
+/* Unix seconds to the control's local time, and back. */
 function local(at) {
   if (at === undefined) return "";
   const date = new Date(Number(at) * 1000);

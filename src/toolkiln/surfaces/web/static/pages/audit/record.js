@@ -1,11 +1,11 @@
-// One record of the audit, with everything that it says.
-import { parsed } from "../../exact.js";
+// One audit record with all its fields.
+import { parsed } from "../../exact_number.js";
 import { html } from "../../lib.js";
 import { Badge, Button, Copy, Duration, Time } from "../../parts.js";
 import { LongText, Shown } from "../../result/text.js";
 import { Link } from "../../router.js";
 
-/* How acts end, and how that looks. */
+/* The outcomes of acts and their colors. */
 export const OUTCOMES = {
   ok: "ok", started: "info", denied: "warn", failed: "bad", exception: "bad", invalid: "warn",
   timeout: "bad", killed: "bad", cancelled: "quiet", unavailable: "bad",
@@ -47,7 +47,7 @@ function Run({ id }) {
   return html`<${Link} to=${`/runs/${encodeURIComponent(id)}`}><code>${id}</code></${Link}>`;
 }
 
-/* Arguments as lines; they may be cut, and are no JSON then. */
+/* Arguments as lines; if they are cut, they are not JSON. */
 function pretty(text) {
   try {
     return JSON.stringify(parsed(text), null, 2);

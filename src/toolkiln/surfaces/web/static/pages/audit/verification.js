@@ -1,4 +1,4 @@
-// Whether the audit is as it was written, and the head to keep elsewhere.
+// Verification of the audit log, and its head to keep elsewhere.
 import { api } from "../../api.js";
 import { html, useEffect, useState } from "../../lib.js";
 import { Button, Copy, Field, Icon, Trouble } from "../../parts.js";
@@ -8,7 +8,7 @@ const WHY = "Store the head on another machine: with it you can detect if an old
   "whole log was restored.";
 const HEAD = /^[0-9]{1,18}:[0-9a-f]{64}$/;
 
-/* `newest` is the number of the last record: a short log is verified without being asked to. */
+/* `newest` is the number of the last record: a short log is verified automatically. */
 export function Verification({ newest }) {
   const [state, setState] = useState({ busy: false });
   const [head, setHead] = useState("");

@@ -7,7 +7,7 @@ const PERCENT = new Intl.NumberFormat(undefined, { style: "percent" });
 const PARTS = { lexical: "words", semantic: "meaning", clause: "part", name: "name" };
 const CORE = "Core tool: it cannot be disabled";
 
-/* why: what the search said of it, or nothing; onSwitch: null if the viewer may not switch. */
+/* why: the search's explanation, if any; onSwitch: null if the user may not switch. */
 export function ToolCard({ tool, why, isFresh, isBusy, onSwitch }) {
   const isOff = tool.state === "disabled";
   // A tool that is not admitted has no page yet.
@@ -74,7 +74,7 @@ function traits({ rights, state, ...tool }) {
   ].filter(Boolean);
 }
 
-/* Words for the most important traits, as many as there is room for; signs for the others. */
+/* The most important traits as text, as many as fit; icons for the others. */
 function Badges({ tool }) {
   const all = traits(tool);
   const room = all.length > 5 ? 1 : 2;
@@ -106,7 +106,7 @@ function Why({ why }) {
       ${why.words.map((word) => html`<mark key=${word}>${word}</mark>`)}<span>${rest}</span></p>`;
 }
 
-/* core: the name of a core tool in it, which keeps it from being switched off as a whole. */
+/* core: the name of a core tool in it; then the toolkit cannot be disabled as a whole. */
 export function ToolkitHead({ kit, items, core, isBusy, onSwitch }) {
   const on = items.filter(({ state }) => state === "served").length;
   const locked = kit?.is_core ? CORE

@@ -1,15 +1,15 @@
-// How calls went in the last hour: how many ended how, and how long they took; also in words.
+// Statistics of the last hour's calls: results and durations, as charts and as tables.
 import { api } from "../../api.js";
 import { html, useEffect, useMemo, useRef, useState } from "../../lib.js";
 import { useLive } from "../../live.js";
-import { Duration, useAsked } from "../../parts.js";
+import { Duration, useRequest } from "../../parts.js";
 
 const REFRESH_MS = 2_500;
 const MINUTE_MS = 60_000;
 const HEIGHT = 150;
 const AT = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const DARK = matchMedia("(prefers-color-scheme: dark)");
-/* From the top of a bar to its foot; each with the token of its color. */
+/* From the top of a bar to its bottom, each with its color token. */
 const GROUPS = [
   { title: "failed", color: "--bad", of: ["failed", "timeout", "killed", "unavailable"] },
   { title: "refused", color: "--warn", of: ["invalid", "denied"] },
@@ -19,10 +19,10 @@ const GROUPS = [
 const FROM_FOOT = [...GROUPS].reverse();
 
 export function Charts() {
-  const asked = useAsked((signal) => api.get("/v1/statistics", null, { signal }), []);
+  const request = useRequest((signal) => api.get("/v1/statistics", null, { signal }), []);
   const isStale = useRef(false);
   useLive("run", ({ duration }) => { isStale.current ||= duration !== null; });
-  useLive("again", asked.again);
+  useLive("again", request.again);
   useEffect(() => {
     let ticks = 0;
     const timer = setInterval(() => {
@@ -30,11 +30,11 @@ export function Charts() {
       // The hour moves on every minute, even without calls.
       if (document.hidden || !(isStale.current || ticks % (MINUTE_MS / REFRESH_MS) === 0)) return;
       isStale.current = false;
-      asked.again();
+      request.again();
     }, REFRESH_MS);
     return () => clearInterval(timer);
   }, []);
-  const found = asked.value;
+  const found = request.value;
   const sums = useMemo(() => found && summed(found.minutes), [found]);
   return html`
     <section class="charts" aria-label="The last hour" tabindex="0">
@@ -63,7 +63,7 @@ function Times({ sums }) {
     ${" "}<strong><${Duration} seconds=${sums.slow} /></strong> in the worst minute`;
 }
 
-/* A chart with its words; the room for it is kept from the start. */
+/* A chart with its caption; its space is reserved from the start. */
 function Figure({ title, minutes, draw, children }) {
   const box = useRef(null);
   const isDark = useDark();
@@ -104,7 +104,7 @@ function useDark() {
 
 let loading = null;
 
-/* uPlot and its style sheet, once they are needed. */
+/* Load uPlot and its style sheet when they are needed. */
 function plotter() {
   loading ??= Promise.all([import("../../vendor/uplot.js"), new Promise((resolve) => {
     const href = new URL("../../vendor/uplot.css", import.meta.url);
@@ -115,7 +115,7 @@ function plotter() {
   return loading;
 }
 
-/* A token as a canvas understands it. */
+/* The value of a color token, for a canvas. */
 function colorOf(token, box) {
   const probe = document.createElement("span");
   probe.style.color = `var(${token})`;
@@ -144,7 +144,7 @@ function frame(box) {
 
 function drawOutcomes(uPlot, minutes, box) {
   const counts = GROUPS.map(({ of }) => minutes.map((minute) => countOf(minute, of)));
-  // Stacked: each series holds what is below it, too, and the tallest is drawn first.
+  // Stacked: each series includes those below it, and the tallest is drawn first.
   const stacked = counts.map((_, at) => minutes.map((__, minute) =>
     counts.slice(at).reduce((sum, some) => sum + some[minute], 0)));
   const options = frame(box);
@@ -162,7 +162,7 @@ function drawLatency(uPlot, minutes, box) {
   const options = frame(box);
   const longest = Math.max(.1, ...minutes.map(({ slow }) => slow ?? 0));
   const shortest = Math.min(.01, ...minutes.map(({ median }) => median || .01));
-  // By powers of ten: short calls and long ones are both to be seen.
+  // A logarithmic scale shows both short and long calls.
   options.scales.y = { distr: 3, range: powers(shortest, longest) };
   options.axes[1].splits = (_, __, low, high) => {
     const [first, last] = [low, high].map((one) => Math.round(Math.log10(one)));
@@ -207,7 +207,7 @@ function summed(minutes) {
   };
 }
 
-/* The same for those who cannot see a chart, or want the figures. */
+/* The same figures as a table, for screen readers and for exact values. */
 function InWords({ minutes, since }) {
   const some = minutes.filter(({ outcomes }) => Object.keys(outcomes).length).reverse();
   const isPartial = since > minutes[0]?.at + 1;

@@ -1,10 +1,10 @@
 // One run: its arguments, events, output and nested calls, and a button to cancel it.
 import { api } from "../../api.js";
-import { parsed } from "../../exact.js";
+import { parsed } from "../../exact_number.js";
 import { html, useEffect, useRef, useState } from "../../lib.js";
 import { useLive } from "../../live.js";
 import {
-  Busy, Button, Dialog, Duration, Empty, Icon, Time, toast, Trouble, useAsked,
+  Busy, Button, Dialog, Duration, Empty, Icon, Time, toast, Trouble, useRequest,
 } from "../../parts.js";
 import { sizeOf } from "../../result/files.js";
 import { LongText, Shown, WholeOutput } from "../../result/text.js";
@@ -17,10 +17,10 @@ const PAUSE_MS = 250;
 const ASKED = "waiting for approval";
 
 export function RunDetail({ id }) {
-  const asked = useRun(id);
-  const { value: run, error } = asked;
+  const request = useRun(id);
+  const { value: run, error } = request;
   if (error?.status === 404) return html`<${Gone} id=${id} />`;
-  if (!run && error) return html`<${Trouble} error=${error} onRetry=${asked.again} />`;
+  if (!run && error) return html`<${Trouble} error=${error} onRetry=${request.again} />`;
   if (!run) return html`<${Busy} label="Loading run" />`;
   return html`
     <p class="crumbs"><${Link} to="/runs"><${Icon} name="arrow-left" />Runs</${Link}>
@@ -32,11 +32,11 @@ export function RunDetail({ id }) {
       <span class="muted took"><${Took} run=${run} /></span>
       <span class="grow"></span>
       <${Link} class="button" to=${`/tools/${encodeURIComponent(run.tool)}`}>Open tool</${Link}>
-      ${isRunning(run) && html`<${Cancel} run=${run} onDone=${asked.again} />`}
+      ${isRunning(run) && html`<${Cancel} run=${run} onDone=${request.again} />`}
     </div>
     <div class="run-detail">
       <div class="stack">
-        ${error && html`<${Trouble} error=${error} onRetry=${asked.again} />`}
+        ${error && html`<${Trouble} error=${error} onRetry=${request.again} />`}
         <${Waiting} run=${run} />
         <${Failure} error=${run.error} />
         <${Part} title="Arguments"><${Arguments} text=${run.arguments} /></${Part}>
@@ -55,9 +55,9 @@ export function RunDetail({ id }) {
 /* The current state of the run, loaded again after changes, but never twice at once. */
 function useRun(id) {
   const ask = (signal) => api.get(`/v1/runs/${encodeURIComponent(id)}`, null, { signal });
-  const asked = useAsked(ask, [id]);
-  const current = useRef(asked);
-  current.current = asked;
+  const request = useRequest(ask, [id]);
+  const current = useRef(request);
+  current.current = request;
   const timer = useRef(null);
   const look = () => {
     timer.current = current.current.busy ? setTimeout(look, PAUSE_MS) : null;
@@ -66,9 +66,9 @@ function useRun(id) {
   useLive("run", (event) => {
     if (event.id === id || event.parent === id) timer.current ??= setTimeout(look, PAUSE_MS);
   });
-  useLive("again", asked.again);
+  useLive("again", request.again);
   useEffect(() => () => clearTimeout(timer.current), []);
-  return asked;
+  return request;
 }
 
 function Gone({ id }) {
@@ -204,7 +204,7 @@ function Log({ run }) {
     </div>`;
 }
 
-/* Each with a bar that shows when it ran within the whole. */
+/* Nested calls, each with a bar that shows when it ran. */
 function Children({ run }) {
   const now = Date.now() / 1000;
   const end = run.started + (run.duration ?? Math.max(.001, now - run.started));

@@ -1,11 +1,11 @@
-// The list of runs: live, filtered, each with the calls that it made below it.
+// The live, filtered list of runs, each followed by its nested calls.
 import { useWho } from "../../app.js";
 import { html, useEffect, useMemo, useRef, useState } from "../../lib.js";
 import { Busy, Button, Empty, Field, Icon, Switch, Trouble, Virtual } from "../../parts.js";
 import { Shown } from "../../result/text.js";
 import { Link, navigate, useQuery } from "../../router.js";
 import { Charts } from "./charts.js";
-import { useRuns } from "./following.js";
+import { useRuns } from "./live_runs.js";
 import { placeOf, rowsOf, StatusBadge, STATUSES, Took } from "./run.js";
 
 const NARROW = matchMedia("(max-width: 760px)");
@@ -188,7 +188,7 @@ function Nothing({ isFiltered, onClear }) {
       person on this page, a program or an agent.</${Empty}>`;
 }
 
-/* Reads on when it comes into view, as long as that finds something. */
+/* Load the next page when it comes into view, until there are no more. */
 function End({ isEnd, busy, count, onMore }) {
   const place = useRef(null);
   const tried = useRef(-1);

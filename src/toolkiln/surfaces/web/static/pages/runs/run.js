@@ -1,4 +1,4 @@
-// One run in few words: how it stands, for how long, and where it is among others.
+// Summary of one run: status, duration, and order among others.
 import { html, useEffect, useState } from "../../lib.js";
 import { Badge, Duration } from "../../parts.js";
 
@@ -28,7 +28,7 @@ export const ISOLATION = {
 
 export const isRunning = ({ status }) => status === "running" || status === "pending";
 
-/* Ids are chosen by callers and may come again; with the time they are one of a kind. */
+/* Callers choose ids and may repeat them; together with the start they are unique. */
 export const keyOf = ({ id, started }) => `${started} ${id}`;
 
 export const placeOf = (id) => `/runs/${encodeURIComponent(id)}`;
@@ -38,14 +38,14 @@ export function StatusBadge({ run }) {
   return html`<${Badge} kind=${kind} icon=${icon} title=${run.code ?? title}>${words}</${Badge}>`;
 }
 
-/* How long it took, or takes. */
+/* The duration so far, or in total. */
 export function Took({ run }) {
   const now = useSeconds(isRunning(run));
   if (!isRunning(run)) return html`<${Duration} seconds=${run.duration} />`;
   return html`<${Duration} seconds=${Math.max(0, now - run.started)} />`;
 }
 
-/* The time, once a second as long as it matters. */
+/* The current time, updated every second while a call runs. */
 function useSeconds(matters) {
   const [now, setNow] = useState(Date.now() / 1000);
   useEffect(() => {
@@ -57,7 +57,7 @@ function useSeconds(matters) {
   return now;
 }
 
-/* Runs as rows, newest first, each followed by the calls that it made, in their order. */
+/* Runs as rows, newest first, each followed by its nested calls in order. */
 export function rowsOf(runs, folded) {
   const byId = new Map(runs.map((run) => [run.id, run]));
   const made = new Map();

@@ -1,7 +1,7 @@
-// Which Toolkiln this is, and where to read on.
+// The version of Toolkiln, and links to the documentation.
 import { html } from "../../lib.js";
 import { Icon } from "../../parts.js";
-import { Answered, useAnswer } from "./shared.js";
+import { Loaded, useResponse } from "./shared.js";
 
 const LICENCES = new URL("../../vendor/LICENSES.txt", import.meta.url);
 const LINKS = [
@@ -15,11 +15,11 @@ const LINKS = [
 ];
 
 export function About() {
-  const asked = useAnswer("/openapi.json");
+  const request = useResponse("/openapi.json");
   return html`
     <div class="panel stack">
-      <${Answered} asked=${asked} label="Loading version">${({ info }) => html`
-        <p>Toolkiln <strong>${info.version}</strong></p>`}</${Answered}>
+      <${Loaded} request=${request} label="Loading version">${({ info }) => html`
+        <p>Toolkiln <strong>${info.version}</strong></p>`}</${Loaded}>
       <ul class="plain-list">${LINKS.map(({ to, icon, title, words }) => html`
         <li key=${to}><${Icon} name=${icon} /> <a href=${to}>${title}</a>: <span class="muted">
           ${words}</span></li>`)}

@@ -3,7 +3,7 @@ import { api } from "../../api.js";
 import { html, useState } from "../../lib.js";
 import { Button, Empty, Field, Time, toast } from "../../parts.js";
 import { Shown } from "../../result/text.js";
-import { Answered, Confirm, size, Table, useAnswer } from "./shared.js";
+import { Loaded, Confirm, size, Table, useResponse } from "./shared.js";
 
 const COLUMNS = [
   { title: "Packages", cell: ({ packages }) => html`<${Packages} packages=${packages} />` },
@@ -15,7 +15,7 @@ const COLUMNS = [
 ];
 
 export function Environments() {
-  const asked = useAnswer("/v1/environments");
+  const request = useResponse("/v1/environments");
   const [days, setDays] = useState(null);
   const prune = async () => {
     const { items } = await api.post("/v1/environments/prune", { days });
@@ -23,7 +23,7 @@ export function Environments() {
     toast(items.length
       ? `Removed ${items.length}, ${size(bytes)}` : "No environment was unused for that long");
     setDays(null);
-    asked.again();
+    request.again();
   };
   const ask = (event) => {
     event.preventDefault();
@@ -32,7 +32,7 @@ export function Environments() {
   return html`
     <p class="muted">Packages that tools require, locked and built once for each set of
       requirements. A removed environment is built again when a tool needs it.</p>
-    <${Answered} asked=${asked} label="Loading environments">
+    <${Loaded} request=${request} label="Loading environments">
       ${({ items }) => (items.length ? html`
         <${Table} label="Environments" columns=${COLUMNS} rows=${items} id=${(one) => one.key} />
         <form class="panel row prune" onSubmit=${ask}>
@@ -43,7 +43,7 @@ export function Environments() {
         </form>` : html`
         <${Empty} icon="package" title="No environments">Toolkiln builds an environment with the
           first call of a tool that requires packages, or
-          with <code>toolkiln env build</code>.</${Empty}>`)}</${Answered}>
+          with <code>toolkiln env build</code>.</${Empty}>`)}</${Loaded}>
     ${days !== null && html`
       <${Confirm} title="Remove environments?" action="Remove environments" onConfirm=${prune}
         onClose=${() => setDays(null)}>

@@ -2,7 +2,7 @@
 import { html } from "../../lib.js";
 import { Badge, Button, Empty, Icon, Trouble } from "../../parts.js";
 import { Shown } from "../../result/text.js";
-import { Answered, size, span, Table, useAnswer } from "./shared.js";
+import { Loaded, size, span, Table, useResponse } from "./shared.js";
 
 const POOLS = [
   { title: "Pool", cell: ({ name }) => html`<strong><${Shown} text=${name} /></strong>` },
@@ -25,18 +25,18 @@ const WORKERS = [
 ];
 
 export function Fleet() {
-  const asked = useAnswer("/v1/fleet");
+  const request = useResponse("/v1/fleet");
   return html`
     <div class="row">
       <p class="muted grow">The current state of the machines that share one Redis.</p>
-      <${Button} icon="rotate-cw" busy=${asked.busy} onClick=${asked.again}>Reload</${Button}>
+      <${Button} icon="rotate-cw" busy=${request.busy} onClick=${request.again}>Reload</${Button}>
     </div>
-    ${asked.value && asked.error && html`<${Trouble} error=${asked.error} />`}
-    <${Answered} asked=${asked} label="Loading fleet status">${({ state }) => (state
+    ${request.value && request.error && html`<${Trouble} error=${request.error} />`}
+    <${Loaded} request=${request} label="Loading fleet status">${({ state }) => (state
       ? html`<${State} state=${state} />`
       : html`<${Empty} icon="network" title="No fleet">
           Neither the setting <code>redis</code> nor <code>fleet</code> is set.
-        </${Empty}>`)}</${Answered}>`;
+        </${Empty}>`)}</${Loaded}>`;
 }
 
 function State({ state: { server, version, memory, tools, warnings, pools, workers } }) {

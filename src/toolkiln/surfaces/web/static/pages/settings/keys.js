@@ -1,10 +1,10 @@
-// API keys: made, shown once, listed, revoked.
+// API keys: create, show once, list, revoke.
 import { api } from "../../api.js";
 import { html, useState } from "../../lib.js";
 import { Badge, Button, Copy, Dialog, Empty, toast, Trouble } from "../../parts.js";
 import { Shown } from "../../result/text.js";
-import { NewKey } from "./newkey.js";
-import { Answered, Confirm, Day, Names, Table, useList } from "./shared.js";
+import { NewKey } from "./new_key.js";
+import { Loaded, Confirm, Day, Names, Table, useList } from "./shared.js";
 
 export function Keys() {
   const keys = useList("/v1/keys");
@@ -30,11 +30,11 @@ export function Keys() {
         acts for one user, with the privileges it was created with.</p>
       ${keys.items?.length > 0 && make}
     </div>
-    <${Answered} asked=${{ ...keys, value: keys.items }} label="Loading keys">
+    <${Loaded} request=${{ ...keys, value: keys.items }} label="Loading keys">
       ${(items) => (items.length
         ? html`<${Table} label="Keys" columns=${columns(setRevoking)} rows=${items} />`
         : html`<${Empty} icon="key-round" title="No keys" action=${make}>Create one for each
-          program or person that should access this server.</${Empty}>`)}</${Answered}>
+          program or person that should access this server.</${Empty}>`)}</${Loaded}>
     ${keys.error && keys.items && html`<${Trouble} error=${keys.error} onRetry=${keys.again} />`}
     ${keys.hasMore && html`
       <div><${Button} busy=${keys.busy} onClick=${keys.more}>Show more</${Button}></div>`}
@@ -55,7 +55,7 @@ function columns(onRevoke) {
       <strong><${Shown} text=${name} /></strong><br /><code class="muted">${id}</code>` },
     { title: "User", cell: ({ user }) => html`<${Shown} text=${user} />` },
     { title: "Scope", cell: ({ groups, privileges, tools }) => html`
-      <${Rights} ...${{ groups, privileges, tools }} />` },
+      <${Permissions} ...${{ groups, privileges, tools }} />` },
     { title: "Created", cell: ({ created, created_by }) => html`
       <${Day} at=${created} /><br /><span class="hint">by <${Shown} text=${created_by} /></span>` },
     { title: "Last used", cell: ({ last_used }) => (last_used
@@ -67,7 +67,7 @@ function columns(onRevoke) {
   ];
 }
 
-function Rights({ groups, privileges, tools }) {
+function Permissions({ groups, privileges, tools }) {
   const isAll = tools.length === 1 && tools[0] === "*";
   return html`
     ${privileges.length > 0 && html`<${Names} names=${privileges} />`}
@@ -85,7 +85,7 @@ function State({ state: { holds, revoked, expires } }) {
       ${expires ? html`until <${Day} at=${expires} />` : "until it is revoked"}</div>`;
 }
 
-/* The only time that a key can be seen. */
+/* The new key, which is shown only once. */
 function Made({ made, onClose }) {
   return html`
     <${Dialog} title="Copy the key now" onClose=${onClose}>

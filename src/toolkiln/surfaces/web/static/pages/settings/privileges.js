@@ -1,8 +1,8 @@
-// Who may do more than call tools: by the settings, and by keys.
+// Privileges granted by the settings and by keys.
 import { html } from "../../lib.js";
 import { Empty } from "../../parts.js";
 import { Shown } from "../../result/text.js";
-import { Answered, Names, Table, useAnswer, useList } from "./shared.js";
+import { Loaded, Names, Table, useResponse, useList } from "./shared.js";
 
 export const PRIVILEGES = {
   ADMIN: "Administer keys, sessions, settings, tools and their versions, and the audit log.",
@@ -17,21 +17,21 @@ const COLUMNS = [
 ];
 
 export function Privileges() {
-  const rules = useAnswer("/v1/rules");
+  const rules = useResponse("/v1/rules");
   const keys = useList("/v1/keys");
-  const asked = {
+  const request = {
     ...rules, value: rules.value && keys.items && rows(rules.value, keys.items),
     error: rules.error ?? keys.error,
   };
   return html`
     <p class="muted">The operator has all of them on the server's machine. Other users have those
       listed here, or those their session was created with.</p>
-    <${Answered} asked=${asked} label="Loading privileges">${(found) => (found.length
+    <${Loaded} request=${request} label="Loading privileges">${(found) => (found.length
       ? html`<${Table} label="Users with privileges" columns=${COLUMNS} rows=${found} />`
       : html`<${Empty} icon="badge-check" title="No other users have privileges">
           Grant some in <code>toolkiln.toml</code>, as
           in <code>[privileges] "ann" = ["APPROVE"]</code>, or create a key that has them.
-        </${Empty}>`)}</${Answered}>
+        </${Empty}>`)}</${Loaded}>
     <h3>What the privileges allow</h3>
     <dl class="facts panel">${Object.entries(PRIVILEGES).map(([name, words]) => html`
       <dt key=${name}><code>${name}</code></dt><dd>${words}</dd>`)}</dl>`;

@@ -1,9 +1,9 @@
 // The operator's rules in order, and their effect for a user and a tool.
 import { api } from "../../api.js";
 import { html, useState } from "../../lib.js";
-import { Badge, Button, Empty, Field, Icon, Trouble, useAsked } from "../../parts.js";
+import { Badge, Button, Empty, Field, Icon, Trouble, useRequest } from "../../parts.js";
 import { Shown } from "../../result/text.js";
-import { Answered, useAnswer } from "./shared.js";
+import { Loaded, useResponse } from "./shared.js";
 
 const EFFECTS = {
   allow: { kind: "ok", icon: "circle-check", words: "may run", more: "" },
@@ -16,13 +16,13 @@ const EFFECTS = {
 const OFFERED = 200;
 
 export function Rules() {
-  const rules = useAnswer("/v1/rules");
+  const rules = useResponse("/v1/rules");
   return html`
     <p class="muted">The first matching rule decides. Rules are in <code>toolkiln.toml</code> and
       take effect when you save the file.</p>
     <${Explain} />
     <h3>Rules in order</h3>
-    <${Answered} asked=${rules} label="Loading rules">${({ items, policy }) => html`
+    <${Loaded} request=${rules} label="Loading rules">${({ items, policy }) => html`
       ${items.length === 0 && html`<${Empty} icon="scale" title="No rules">
         Every call is decided by <code>policy = "${policy}"</code>. Write rules
         as <code>[[rules]]</code> in <code>toolkiln.toml</code>.</${Empty}>`}
@@ -30,7 +30,7 @@ export function Rules() {
         ${items.map((rule) => html`<${Rule} key=${rule.place} rule=${rule} />`)}
         <li><span class="place">–</span><${Effect} effect=${policy} />
           <span>calls that no rule matches</span></li>
-      </ol>`}`}</${Answered}>`;
+      </ol>`}`}</${Loaded}>`;
 }
 
 function Rule({ rule: { place, effect, conditions, reason, approve_own, shadowed_by } }) {
@@ -53,7 +53,7 @@ function Effect({ effect }) {
 }
 
 function Explain() {
-  const tools = useAsked(
+  const tools = useRequest(
     (signal) => api.get("/v1/tools", { limit: OFFERED, all: true }, { signal }), [],
   );
   const [answer, setAnswer] = useState({});

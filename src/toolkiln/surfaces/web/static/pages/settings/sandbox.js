@@ -1,25 +1,26 @@
-// What `toolkiln doctor` prints: the modes of the sandbox, tried out on the server's machine.
+// The output of `toolkiln doctor`: the sandbox modes, tested on the server's machine.
 import { html } from "../../lib.js";
 import { Badge, Button, Icon, Trouble } from "../../parts.js";
-import { Answered, useAnswer } from "./shared.js";
+import { Loaded, useResponse } from "./shared.js";
 
 export function Sandbox() {
-  const asked = useAnswer("/v1/doctor");
+  const request = useResponse("/v1/doctor");
   return html`
     <div class="row">
       <p class="muted grow">Toolkiln tries every mode with a test call. Calls run in the first mode
         that works and is allowed.</p>
-      <${Button} icon="rotate-cw" busy=${asked.busy} onClick=${asked.again}>Try again</${Button}>
+      <${Button} icon="rotate-cw" busy=${request.busy} onClick=${request.again}
+        >Try again</${Button}>
     </div>
-    ${asked.value && asked.error && html`<${Trouble} error=${asked.error} />`}
-    <${Answered} asked=${asked} label="Trying the sandbox">${({ facts, trials, mode }) => html`
+    ${request.value && request.error && html`<${Trouble} error=${request.error} />`}
+    <${Loaded} request=${request} label="Testing the sandbox">${({ facts, trials, mode }) => html`
       ${!mode && html`<div class="trouble" role="alert"><p><${Icon} name="triangle-alert" /> No
         sandbox works: calls are refused.</p></div>`}
       ${trials.map((trial) => html`
         <${Trial} key=${trial.mode} trial=${trial} isUsed=${trial.mode === mode} />`)}
       <h3>The machine</h3>
       <dl class="facts panel">${Object.entries(facts).map(([name, value]) => html`
-        <dt key=${name}>${name}</dt><dd>${value}</dd>`)}</dl>`}</${Answered}>`;
+        <dt key=${name}>${name}</dt><dd>${value}</dd>`)}</dl>`}</${Loaded}>`;
 }
 
 function Trial({ trial: { mode, works, reason, layers }, isUsed }) {

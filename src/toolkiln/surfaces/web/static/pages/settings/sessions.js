@@ -1,10 +1,10 @@
-// The sessions that hold, and their end.
+// The valid sessions, and a button to end each.
 import { useWho } from "../../app.js";
 import { api } from "../../api.js";
 import { html, useState } from "../../lib.js";
 import { Badge, Button, Empty, toast, Trouble } from "../../parts.js";
 import { Shown } from "../../result/text.js";
-import { Answered, Confirm, Names, span, Table, useList } from "./shared.js";
+import { Loaded, Confirm, Names, span, Table, useList } from "./shared.js";
 
 export function Sessions() {
   const who = useWho();
@@ -32,12 +32,12 @@ export function Sessions() {
   return html`
     <p class="muted">Callers with a valid session, newest first. The operator on the server’s own
       machine needs none.</p>
-    <${Answered} asked=${{ ...sessions, value: sessions.items }} label="Loading sessions">
+    <${Loaded} request=${{ ...sessions, value: sessions.items }} label="Loading sessions">
       ${(items) => (items.length
         ? html`<${Table} label="Sessions" columns=${columns} rows=${items}
             id=${(one) => one.trace_id} />`
         : html`<${Empty} icon="monitor" title="No sessions">A session begins when a caller presents
-          a key or signs in.</${Empty}>`)}</${Answered}>
+          a key or signs in.</${Empty}>`)}</${Loaded}>
     ${sessions.error && sessions.items && html`
       <${Trouble} error=${sessions.error} onRetry=${sessions.again} />`}
     ${sessions.hasMore && html`

@@ -1,19 +1,19 @@
-// What the sections of the settings share: lists in parts, tables, times and sizes in words.
+// Shared parts of the settings: paged lists, tables, times and sizes.
 import { api } from "../../api.js";
 import { html, useEffect, useState } from "../../lib.js";
 import { useLive } from "../../live.js";
-import { Badge, Busy, Button, Dialog, Trouble, useAsked } from "../../parts.js";
+import { Badge, Busy, Button, Dialog, Trouble, useRequest } from "../../parts.js";
 
 const PART = 200;
 const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 const UNITS = [["day", 86_400], ["hour", 3600], ["minute", 60]];
 
-/* A list of the API, part by part: {items, hasMore, more, again, error, busy}. */
+/* A paged list of the API: {items, hasMore, more, again, error, busy}. */
 export function useList(path) {
   const [cursors, setCursors] = useState([undefined]);
   const [parts, setParts] = useState([]);
   const last = cursors.length - 1;
-  const { value, error, busy, again } = useAsked(
+  const { value, error, busy, again } = useRequest(
     async (signal) => {
       const part = await api.get(path, { limit: PART, cursor: cursors[last] }, { signal });
       return { at: last, ...part };
@@ -23,28 +23,28 @@ export function useList(path) {
   useEffect(() => {
     if (value) setParts((before) => [...before.slice(0, value.at), value]);
   }, [value]);
-  const anew = () => {
+  const reload = () => {
     if (last > 0) setCursors([undefined]);
     else again();
   };
-  useLive("again", anew);
+  useLive("again", reload);
   const next = parts[last]?.next_cursor;
   return {
     items: parts.length ? parts.flatMap(({ items }) => items) : undefined,
-    hasMore: Boolean(next), more: () => setCursors([...cursors, next]), again: anew, error, busy,
+    hasMore: Boolean(next), more: () => setCursors([...cursors, next]), again: reload, error, busy,
   };
 }
 
-/* One answer of the API that is asked for again when the server is back. */
-export function useAnswer(path) {
-  const asked = useAsked((signal) => api.get(path, {}, { signal }), [path]);
-  useLive("again", asked.again);
-  return asked;
+/* A response of the API, requested again when the server is back. */
+export function useResponse(path) {
+  const request = useRequest((signal) => api.get(path, {}, { signal }), [path]);
+  useLive("again", request.again);
+  return request;
 }
 
-/* What an answer becomes once it is there: until then that it is awaited, or what is wrong. */
-export function Answered({ asked, label, children }) {
-  const { value, error, again } = asked;
+/* Render a response once it has arrived; before that, a placeholder or the error. */
+export function Loaded({ request, label, children }) {
+  const { value, error, again } = request;
   if (error && !value) return html`<${Trouble} error=${error} onRetry=${again} />`;
   return value ? children(value) : html`<${Busy} label=${label} />`;
 }
@@ -63,7 +63,7 @@ export function Table({ label, columns, rows, id = (row) => row.id }) {
     </table>`;
 }
 
-/* Ask a person whether they mean it. */
+/* Ask the user to confirm. */
 export function Confirm({ title, action, children, onConfirm, onClose }) {
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState(null);

@@ -1,9 +1,9 @@
-// The settings in force, and where each comes from.
+// The current settings and the source of each.
 import { html, useState } from "../../lib.js";
 import { Badge, Empty, Field } from "../../parts.js";
 import { Tree } from "../../result/tree.js";
 import { Shown } from "../../result/text.js";
-import { Answered, Table, useAnswer } from "./shared.js";
+import { Loaded, Table, useResponse } from "./shared.js";
 
 const COLUMNS = [
   { title: "Setting", cell: ({ name, live }) => html`<code>${name}</code>
@@ -14,11 +14,11 @@ const COLUMNS = [
 ];
 
 export function Values() {
-  const asked = useAnswer("/v1/settings");
+  const request = useResponse("/v1/settings");
   const [text, setText] = useState("");
   const [isAll, setAll] = useState(false);
   return html`
-    <${Answered} asked=${asked} label="Loading settings">${({ items, file }) => {
+    <${Loaded} request=${request} label="Loading settings">${({ items, file }) => {
       const shown = items.filter(({ name, origin }) => name.includes(text.trim().toLowerCase())
         && (isAll || text || origin !== "default"));
       return html`
@@ -42,7 +42,7 @@ export function Values() {
                 ? "Try another name."
                 : "All settings have their defaults. Show the defaults to see what you can set."}
             </${Empty}>`}`;
-    }}</${Answered}>`;
+    }}</${Loaded}>`;
 }
 
 function Value({ one: { value, hidden } }) {

@@ -1,4 +1,4 @@
-// Who uses the page, with which privileges, and signing out.
+// The current user, their privileges, and signing out.
 import { useWho } from "../../app.js";
 import { api } from "../../api.js";
 import { html, useState } from "../../lib.js";
@@ -44,7 +44,7 @@ function LogOut() {
     setBusy(true);
     try {
       await api.post("/ui/logout");
-      location.assign("/ui/"); // a new page: nothing that this one knows is left
+      location.assign("/ui/"); // a full reload: nothing of this page's state is left
     } catch (error) {
       toast(`You are still signed in: ${error.message}`, "bad");
       setBusy(false);

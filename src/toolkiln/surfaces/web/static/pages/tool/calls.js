@@ -1,15 +1,16 @@
-// The last calls of one tool, as they come.
+// The latest calls of one tool, live.
 import { api } from "../../api.js";
 import { html } from "../../lib.js";
 import { useLive } from "../../live.js";
-import { Busy, Empty, Time, Trouble, useAsked } from "../../parts.js";
+import { Busy, Empty, Time, Trouble, useRequest } from "../../parts.js";
 import { Link } from "../../router.js";
 import { StatusBadge, Took, keyOf, placeOf } from "../runs/run.js";
 
 const MOST = 50;
 
 export function Calls({ tool }) {
-  const runs = useAsked((signal) => api.get("/v1/runs", { tool, limit: MOST }, { signal }), [tool]);
+  const query = { tool, limit: MOST };
+  const runs = useRequest((signal) => api.get("/v1/runs", query, { signal }), [tool]);
   useLive("run", (run) => run.tool === tool && runs.again());
   useLive("again", runs.again);
   if (runs.error) return html`<${Trouble} error=${runs.error} onRetry=${runs.again} />`;

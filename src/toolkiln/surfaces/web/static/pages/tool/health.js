@@ -1,4 +1,4 @@
-// Whether models can be held to a tool, and what could be better in its source.
+// The health of a tool's schema, and the findings in its source.
 import { useWho } from "../../app.js";
 import { html } from "../../lib.js";
 import { Badge, Icon, sentence } from "../../parts.js";

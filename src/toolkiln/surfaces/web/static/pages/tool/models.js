@@ -1,4 +1,4 @@
-// The form of a tool for each provider, and its losses.
+// The schema of a tool for each provider, and its losses.
 import { html, useState } from "../../lib.js";
 import { Badge, Copy, Icon } from "../../parts.js";
 import { Tree } from "../../result/tree.js";

@@ -8,7 +8,7 @@ const TEXTS = {
   uuid: "00000000-0000-4000-8000-000000000000",
 };
 
-/* The required ones only; what is optional is left to its default. */
+/* Required arguments only; optional ones keep their defaults. */
 export function sample(schema, root = schema, depth = 0) {
   const node = flat(root, schema);
   if ("const" in node) return node.const;

@@ -1,9 +1,9 @@
-// What a tool is handed with its calls: values set once, the operator's and one's own.
+// The settings of a tool: the operator's values and the user's own.
 import { useWho } from "../../app.js";
 import { api } from "../../api.js";
 import { SchemaForm } from "../../form.js";
 import { html, useState } from "../../lib.js";
-import { Badge, Busy, Button, Field, Trouble, toast, useAsked } from "../../parts.js";
+import { Badge, Busy, Button, Field, Trouble, toast, useRequest } from "../../parts.js";
 
 /* The settings of a tool that the user may see. */
 export function settable(tool, who) {
@@ -21,7 +21,7 @@ export function Settings({ tool, path }) {
 }
 
 function Values({ title, path, digest }) {
-  const found = useAsked((signal) => api.get(path, null, { signal }), [path, digest]);
+  const found = useRequest((signal) => api.get(path, null, { signal }), [path, digest]);
   const [saves, setSaves] = useState(0);
   const saved = () => {
     found.again();
@@ -88,7 +88,7 @@ function Editing({ found: { parameters, values }, path, onSave }) {
     </form>`;
 }
 
-/* A secret goes one way: it can be set, replaced and forgotten, and is never shown. */
+/* A secret can be set, replaced and removed, and is never shown. */
 function Secret({ name, schema, isSet, isForgotten, text, onType, onForget }) {
   const state = isForgotten ? "It will be removed when you save."
     : isSet ? "It is set. It is never shown." : "It is not set.";
@@ -107,7 +107,7 @@ function Secret({ name, schema, isSet, isForgotten, text, onType, onForget }) {
       </div>`}</${Field}>`;
 }
 
-/* The schema of what may be shown, and the names of the secrets. */
+/* The schema of the visible settings, and the names of the secrets. */
 function parted(schema) {
   const isSecret = (part) => [part, ...(part.anyOf ?? [])]
     .some((each) => each.format === "password" || each.writeOnly || each.secret);

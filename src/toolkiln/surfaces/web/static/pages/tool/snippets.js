@@ -1,11 +1,11 @@
-// How to call a tool from elsewhere: texts to copy.
+// Snippets to copy that call the tool from elsewhere.
 import { useWho } from "../../app.js";
-import { Exact } from "../../exact.js";
+import { Exact } from "../../exact_number.js";
 import { html } from "../../lib.js";
 import { Copy } from "../../parts.js";
 import { sample } from "./sample.js";
 
-/* `used` are arguments that are known to fit: of the last call here, or of an example. */
+/* `used` are valid arguments: those of the last call here, or of an example. */
 export function Snippets({ tool, used }) {
   const values = used ?? sample(tool.parameters);
   const needsKey = useWho().key_id !== null;
@@ -57,12 +57,12 @@ function snippets(name, values, needsKey) {
   ];
 }
 
-/* Any text as one word for a shell. */
+/* Quote a text for a shell. */
 function quoted(text) {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/* JSON is Python but for three words. */
+/* JSON as Python: only three literals differ. */
 function python(value) {
   if (Array.isArray(value)) return `[${value.map(python).join(", ")}]`;
   if (value !== null && typeof value === "object" && !(value instanceof Exact)) {

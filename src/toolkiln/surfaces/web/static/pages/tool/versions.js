@@ -1,9 +1,11 @@
-// What was served under a name before, what changed, and the way back.
+// Earlier versions of a tool, their changes, and rollback.
 import { useWho } from "../../app.js";
 import { api } from "../../api.js";
 import { Diff } from "../../diff.js";
 import { html, useEffect, useState } from "../../lib.js";
-import { Badge, Busy, Button, Dialog, Empty, Time, Trouble, toast, useAsked } from "../../parts.js";
+import {
+  Badge, Busy, Button, Dialog, Empty, Time, Trouble, toast, useRequest,
+} from "../../parts.js";
 
 const PAUSE = 500;
 const MOST_TURNS = 20;
@@ -27,9 +29,9 @@ export function Versions({ tool, path, onChange }) {
       onClose=${() => want(null)} onDone=${onChange} />`}`;
 }
 
-/* A file that is edited is served at once, and in the history a moment later. */
+/* An edited file is served at once, and appears in the history a moment later. */
 function useVersions(path, digest) {
-  const list = useAsked(
+  const list = useRequest(
     (signal) => api.get(`${path}/versions`, { limit: 200 }, { signal }), [path, digest],
   );
   const [turns, setTurns] = useState(0);
@@ -71,9 +73,9 @@ function Version({ version: { version, served, action, at, by, note }, since, pa
     </li>`;
 }
 
-/* A version against the one before it; the first one in full. */
+/* The diff of a version against the previous one; the first one in full. */
 function Changes({ path, version, since }) {
-  const found = useAsked(
+  const found = useRequest(
     (signal) => api.get(`${path}/versions/${version}`, { since }, { signal }), [path, version],
   );
   if (found.error) return html`<${Trouble} error=${found.error} onRetry=${found.again} />`;

@@ -1,17 +1,17 @@
-// The live check: what the server says of a source, a moment after it was last changed.
+// The live check: the server's report on a source, shortly after the last change.
 import { api } from "../../api.js";
 import { useEffect, useReducer, useRef, useState } from "../../lib.js";
 import { useLive } from "../../live.js";
 
 const PAUSE = 300;
 
-/* {answer, error, isCurrent, tools}: `tools` are those of the last text that could be read. */
+/* {answer, error, isCurrent, tools}: `tools` are those of the last valid source. */
 export function useCheck(source, provider, helpers) {
   const [state, setState] = useState({ source: null, answer: null, error: null });
   const [turn, again] = useReducer((count) => count + 1, 0);
   const tools = useRef([]);
   useLive("again", again);
-  useLive("catalog", again); // names may be taken that were free
+  useLive("catalog", again); // a free name may be taken now
 
   useEffect(() => {
     if (!source) {
@@ -36,7 +36,7 @@ export function useCheck(source, provider, helpers) {
   return { ...state, isCurrent: state.source === source && !state.error, tools: tools.current };
 }
 
-/* The server reads a source alone: that modules beside it are missing is no finding. */
+/* Without findings about missing local modules: the server reads the source alone. */
 function amended(answer, source, helpers) {
   if (!helpers?.length) return answer;
   const lines = source.split("\n");

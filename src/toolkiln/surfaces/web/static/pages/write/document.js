@@ -1,4 +1,4 @@
-// What is being written: a new tool, or another version of one, and what of it is not saved.
+// The edited document: a new tool or a new version of one, and its unsaved changes.
 import { api } from "../../api.js";
 import { useCallback, useEffect, useRef, useState } from "../../lib.js";
 import { forget, keep, kept } from "./drafts.js";
@@ -32,9 +32,9 @@ export function useDocument(tool) {
   const [restored, setRestored] = useState(null);
   const [error, setError] = useState(null);
   const [opened, setOpened] = useState(0);
-  const written = useRef(""); // what is typed while something is being saved stays
+  const written = useRef(""); // text typed during a save is kept
   written.current = source;
-  const origin = useRef(null); // what is left if a draft is discarded
+  const origin = useRef(null); // the document without the draft
 
   const load = useCallback((found) => {
     forget(found.tool);

@@ -1,4 +1,4 @@
-// Unsaved work, by the tool that it is about; it lives as long as its tab.
+// Unsaved work by tool; it lives as long as the tab.
 const PREFIX = "toolkiln.write.";
 
 /* {source, digest, at}, or null. */
@@ -23,6 +23,6 @@ export function forget(tool) {
   try {
     sessionStorage.removeItem(PREFIX + tool);
   } catch {
-    // Nothing was kept either.
+    // Nothing was stored either.
   }
 }

@@ -1,4 +1,4 @@
-// The findings of a source, as a list that leads to their lines.
+// The findings of a source, as a list of links to their lines.
 import { html } from "../../lib.js";
 import { Button, Icon } from "../../parts.js";
 
@@ -29,12 +29,12 @@ export function Findings({ findings, onGo, onRepair }) {
     </ul>`;
 }
 
-/* Text with what stands between backquotes as code. */
+/* Text with backquoted parts as code. */
 function coded(text) {
   return text.split(/`([^`]+)`/).map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
 }
 
-/* How many of which kind, in words. */
+/* The number of findings by severity, as text. */
 export function counted(findings) {
   const count = (severity, word) => {
     const found = findings.filter((one) => one.severity === severity).length;

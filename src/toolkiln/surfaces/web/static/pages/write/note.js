@@ -1,4 +1,4 @@
-// Something to know about what is written, above it.
+// A note above the editor.
 import { html } from "../../lib.js";
 import { Icon } from "../../parts.js";
 
@@ -10,7 +10,7 @@ export function Note({ kind, icon, hint, children }) {
     </div>`;
 }
 
-/* Why the user may not do something, in one sentence. */
+/* The reason why the user may not do something, in one sentence. */
 export function reason(permission) {
   return permission.reason.replace(/^permission denied: /, "");
 }

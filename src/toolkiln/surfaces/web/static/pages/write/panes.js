@@ -1,10 +1,10 @@
-// What stands beside the editor: how a source's tool looks to people and to models, and trying it.
+// The panes beside the editor: previews for people and for models, and a test run.
 import { api } from "../../api.js";
 import { html, useState } from "../../lib.js";
 import { Markdown } from "../../markdown.js";
 import { Badge, Copy, Empty, Field, Icon, Tabs, Trouble } from "../../parts.js";
 import { Tree } from "../../result/tree.js";
-import { Trying } from "../../trying.js";
+import { TestCall } from "../../test_call.js";
 import { Note, reason } from "./note.js";
 
 const TABS = [
@@ -52,7 +52,7 @@ export function Panes({ source, tools, prospects, isBroken, provider, onProvider
         ${shown()}</div>`}`;
 }
 
-/* Runs what is in the editor, saved or not. */
+/* Run the source in the editor, saved or not. */
 function Try({ source, tool, prospects, isBroken }) {
   const { running } = prospects;
   if (!running.allowed) {
@@ -64,10 +64,10 @@ function Try({ source, tool, prospects, isBroken }) {
     return api.stream("POST", "/v1/run", body, { signal });
   };
   return html`
-    <p class="hint">Runs what is in the editor, in the sandbox and without any granted right.
+    <p class="hint">Runs what is in the editor, in the sandbox and without any granted permission.
       Nothing is saved.</p>
     ${isBroken && html`<p class="problem">Correct its errors before you run it.</p>`}
-    <${Trying} schema=${tool.parameters} run=${run} submitLabel="Run" />`;
+    <${TestCall} schema=${tool.parameters} run=${run} submitLabel="Run" />`;
 }
 
 function Schema({ tool }) {

@@ -1,4 +1,4 @@
-// Sources to begin with. Each is a tool without findings whose examples hold; a test tries that.
+// Template sources. A test checks that each is a tool without findings whose examples pass.
 export const STARTERS = [
   {
     title: "A function",
@@ -50,7 +50,7 @@ from toolkiln import Context, tool
 
 @tool(read_only=True)
 def count_slowly(to: int, ctx: Context) -> str:
-    """Count up to a number, a tenth of a second for each step, and tell how far it is.
+    """Count up to a number, a tenth of a second for each step, and report the progress.
 
     Args:
         to: The last number, at most 50.
@@ -73,7 +73,7 @@ class Texts:
     """Work with short texts."""
 
     def count_words(self, text: str) -> int:
-        """Count the words of a text, parted by white space.
+        """Count the words of a text, separated by white space.
 
         Args:
             text: The text.
@@ -81,7 +81,7 @@ class Texts:
         return len(text.split())
 
     def shorten_text(self, text: str, length: int = 80) -> str:
-        """Cut a text at a word, so that it is no longer than it may be.
+        """Shorten a text at a word boundary.
 
         Args:
             text: The text.

@@ -1,16 +1,16 @@
-// Cards in rows, under headings, of which only what is seen exists: ten thousand are no burden.
+// A virtual list of cards in rows under headings: only visible ones exist.
 import {
   html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState,
 } from "../../lib.js";
 
-const AHEAD = 2; // rows beyond what is seen, so that Tab always finds the next card
+const AHEAD = 2; // rows beyond the visible ones, so that Tab always finds the next card
 const GAP = 12;
 const NARROWEST = 272;
 const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-/* groups: [{key, head?, items: [{name, …}]}]; heights in pixels; card(item) and head(group) draw.
+/* groups: [{key, head?, items: [{name, …}]}]; heights in pixels; card(item), head(group) render.
    Arrow keys lead from card to card; `first` gets a function that moves there. */
-export function Shelf({ groups, cardHeight, headHeight, card, head, label, first }) {
+export function VirtualCards({ groups, cardHeight, headHeight, card, head, label, first }) {
   const box = useRef(null);
   const wanted = useRef(null);
   const [columns, setColumns] = useState(1);
@@ -52,7 +52,7 @@ export function Shelf({ groups, cardHeight, headHeight, card, head, label, first
     arrive();
   }, [rows]);
 
-  /* Focus the card that is wanted, as soon as it exists. */
+  /* Focus the requested card as soon as it exists. */
   const arrive = () => {
     const item = wanted.current !== null
       && box.current.querySelector(`[data-place="${wanted.current}"]`);
@@ -79,9 +79,9 @@ export function Shelf({ groups, cardHeight, headHeight, card, head, label, first
   };
 
   const shown = [];
-  // The range may still be that of a longer list, until the next look.
+  // Until the next update, the range may still be that of a longer list.
   for (let row = range[0]; row < Math.min(range[1], rows.length); row += 1) shown.push(row);
-  // Whoever has the focus keeps it, wherever the page is scrolled to.
+  // The focused card keeps the focus while the page scrolls.
   if (focused >= 0 && focused < rows.length && !shown.includes(focused)) shown.push(focused);
   shown.sort((one, other) => one - other);
   return html`
@@ -109,7 +109,7 @@ function drawn(row, place, { columns, count, card, head }) {
     </div>`;
 }
 
-/* Where each row stands. */
+/* The position of each row. */
 function laidOut(groups, columns, cardHeight, headHeight) {
   const rows = [];
   let top = 0;
@@ -131,7 +131,7 @@ function laidOut(groups, columns, cardHeight, headHeight) {
   return { rows, height: top, count };
 }
 
-/* The last row that begins at or above a height. */
+/* The last row that starts at or above a position. */
 function rowAt(rows, height) {
   let low = 0;
   let high = rows.length - 1;
@@ -143,7 +143,7 @@ function rowAt(rows, height) {
   return low;
 }
 
-/* Where a key leads from the card at a place; null: nowhere. */
+/* The card that an arrow key moves to; null if there is none. */
 function next(rows, place, key, count) {
   if (key === "Home") return 0;
   if (key === "End") return count - 1;

@@ -1,12 +1,12 @@
-// Calling a tool by hand, from nothing or from an example of its documentation.
+// A form to call the tool, empty or filled from an example of its documentation.
 import { api } from "../../api.js";
 import { html, useMemo, useState } from "../../lib.js";
 import { Button, Empty, Icon } from "../../parts.js";
-import { Trying } from "../../trying.js";
+import { TestCall } from "../../test_call.js";
 
-export function Attempt({ tool, path, examples, missing, onRights, onRun }) {
+export function CallForm({ tool, path, examples, missing, onPermissions, onRun }) {
   const [chosen, choose] = useState(null);
-  // A version that takes the same arguments keeps what was typed.
+  // A version with the same parameters keeps what was typed.
   const shape = useMemo(() => JSON.stringify(tool.parameters), [tool.digest]);
   if (!tool.enabled) {
     return html`<${Empty} icon="power-off" title="This tool is disabled">
@@ -22,7 +22,7 @@ export function Attempt({ tool, path, examples, missing, onRights, onRun }) {
         <p class="tool-note warn"><${Icon} name="shield-alert" />
           <span>Some requested permissions are not granted, so calls that need them
             fail.</span> <button
-            type="button" class="link" onClick=${onRights}>Show permissions</button></p>`}
+            type="button" class="link" onClick=${onPermissions}>Show permissions</button></p>`}
       ${examples.length > 0 && html`
         <div class="row examples"><span class="muted">From the documentation:</span>
           ${examples.map((_, at) => html`
@@ -30,7 +30,7 @@ export function Attempt({ tool, path, examples, missing, onRights, onRun }) {
               onClick=${() => choose({ at, turn: (chosen?.turn ?? 0) + 1 })}>
               Fill in ${examples.length > 1 ? `example ${at + 1}` : "the example"}
             </${Button}>`)}</div>`}
-      <${Trying} key=${`${shape} ${chosen?.turn}`} schema=${tool.parameters} run=${run}
+      <${TestCall} key=${`${shape} ${chosen?.turn}`} schema=${tool.parameters} run=${run}
         initial=${chosen ? examples[chosen.at] : undefined} submitLabel="Run" />
     </div>`;
 }

@@ -1,6 +1,6 @@
-// Which cards of the catalog are shown, and in which order: no elements, only values.
+// Selection and order of the catalog's cards: pure functions without elements.
 
-const LEAST = 0.2; // of the best score, or of confidence, below which what was found is chance
+const LEAST = 0.2; // share of the best score, or confidence, below which hits are noise
 
 export const FILTERS = [
   { id: "read_only", title: "Read-only", fits: (tool) => tool.read_only },
@@ -49,7 +49,7 @@ export function grouped(toolkits, tools, all) {
 
    Whose name has what was typed comes first: a person who types half a name means that. The
    search knows neither what is switched off nor prompts; those are found by their words. */
-export function foundAmong(tools, { text, answer }) {
+export function foundIn(tools, { text, answer }) {
   const words = plain(text).split(" ");
   const named = plain(text);
   const hits = new Map((answer?.items ?? []).map((hit) => [hit.name, hit]));
@@ -79,7 +79,7 @@ export function foundAmong(tools, { text, answer }) {
 
 const texts = new WeakMap();
 
-/* What is looked for words in, made once for each tool: each key that is typed asks for all. */
+/* The searched text, built once per tool: each key press searches all of them. */
 function textOf(tool) {
   if (!texts.has(tool)) {
     const name = plain(`${tool.title} ${tool.name}`);

@@ -1,11 +1,11 @@
-// What a tool asks for, against what it is granted.
+// The permissions that a tool requests and those it is granted.
 import { useWho } from "../../app.js";
 import { api } from "../../api.js";
 import { html, useState } from "../../lib.js";
 import { Badge, Button, Dialog, Trouble, toast } from "../../parts.js";
 
-/* Everything that it asks for: {icon, kind, name, isGranted}. */
-export function asked({ rights, granted }) {
+/* All requested permissions: {icon, kind, name, isGranted}. */
+export function requested({ rights, granted }) {
   const grant = granted ?? {};
   return [
     ...rights.network.map((name) => ({
@@ -31,10 +31,10 @@ function covers(granted, host) {
     each === host || (each.startsWith("*.") && host.endsWith(each.slice(1))));
 }
 
-export function Rights({ tool, path, onChange }) {
+export function Permissions({ tool, path, onChange }) {
   const who = useWho();
   const [isAsking, ask] = useState(false);
-  const all = asked(tool);
+  const all = requested(tool);
   const missing = all.filter(({ isGranted }) => !isGranted);
   const canBeGranted = tool.file !== null && (missing.length > 0 || !tool.reviewed);
   return html`
@@ -75,7 +75,7 @@ function Granting({ tool, path, missing, onClose, onDone }) {
   const act = async () => {
     setBusy(true);
     try {
-      // Only for the version that was looked at: another one may ask for more.
+      // Only for the version on display: another one may request more.
       await api.patch(path, { granted: true }, { headers: { "If-Match": `"${tool.digest}"` } });
       toast(missing.length > 0 ? `Granted requested permissions to ${tool.title}`
         : `${tool.title} is admitted`);

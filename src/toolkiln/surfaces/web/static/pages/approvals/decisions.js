@@ -1,4 +1,4 @@
-// Requests that were answered, or not in time: what, by whom and why.
+// Decided and expired requests: what, by whom and why.
 import { api } from "../../api.js";
 import { Arguments } from "./arguments.js";
 import { outcome } from "./inbox.js";
@@ -9,7 +9,7 @@ import { Link } from "../../router.js";
 
 const KINDS = { approved: "ok", used: "ok", rejected: "bad" };
 
-export function Decided({ who }) {
+export function DecidedRequests({ who }) {
   const [items, setItems] = useState(null);
   const [cursor, setCursor] = useState(undefined);
   const [error, setError] = useState(null);
@@ -32,7 +32,7 @@ export function Decided({ who }) {
       Decisions on calls are listed here for a day.</${Empty}>`}
     ${items.length > 0 && html`<ul class="decided" aria-label="Decisions">
       ${items.map((item) => html`
-        <li key=${item.id}><${Answered} item=${item} who=${who} /></li>`)}</ul>`}
+        <li key=${item.id}><${Loaded} item=${item} who=${who} /></li>`)}</ul>`}
     ${cursor && html`
       <${Button} icon="chevrons-down" onClick=${() => read(cursor)}>Show older</${Button}>`}
     ${who.may("ADMIN") && html`<p class="hint">Decisions on tools are in the audit log:${" "}
@@ -40,7 +40,7 @@ export function Decided({ who }) {
       <${Link} to="/audit?act=reject">rejected</${Link}>.</p>`}`;
 }
 
-function Answered({ item, who }) {
+function Loaded({ item, who }) {
   const [isOpen, setOpen] = useState(false);
   return html`
     <details onToggle=${(event) => setOpen(event.target.open)}>

@@ -92,7 +92,7 @@ function queryOf({ status, tool, user }, cursor) {
   return query;
 }
 
-/* The typed text is a part of a name, unless it is a pattern. */
+/* The typed text matches any part of a name, unless it is a pattern. */
 function globOf(text) {
   return /[*?[]/.test(text) ? text : `*${text}*`;
 }
@@ -132,6 +132,6 @@ function expressionOf(glob) {
   try {
     return new RegExp(`^${escaped.replace(/\[!/g, "[^")}$`, "s");
   } catch {
-    return /^$/; // a bracket without an end: the server finds nothing either
+    return /^$/; // an unclosed bracket: the server finds nothing either
   }
 }

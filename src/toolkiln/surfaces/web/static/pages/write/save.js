@@ -1,9 +1,9 @@
-// Saving a source as a tool, and what became of it in words.
+// Save a source as a tool, and describe the outcome.
 import { api } from "../../api.js";
 import { useWho } from "../../app.js";
 import { Diff } from "../../diff.js";
 import { html } from "../../lib.js";
-import { Busy, Button, Icon, Trouble, useAsked } from "../../parts.js";
+import { Busy, Button, Icon, Trouble, useRequest } from "../../parts.js";
 import { Link } from "../../router.js";
 import { current } from "./document.js";
 import { Note } from "./note.js";
@@ -22,7 +22,7 @@ export async function save(name, source, digest) {
   }
 }
 
-/* What is wrong with a line, out of a problem that says so as `body.source:LINE`. */
+/* The findings in a problem whose locations are `body.source:LINE`. */
 function finding({ place, message }) {
   const [, line] = place.match(/^body\.source:(\d+)$/) ?? [];
   if (!line) return null;
@@ -68,9 +68,9 @@ function Taken({ name }) {
       written here stays.</span></p></div>`;
 }
 
-/* Somebody was faster: what differs, and which of the two it shall be. */
+/* A conflict with another user's version: the differences, and the choice between the two. */
 function Outdated({ name, source, onLoad, onReplace }) {
-  const { value, error, again } = useAsked((signal) => current(name, signal), [name]);
+  const { value, error, again } = useRequest((signal) => current(name, signal), [name]);
   if (error) return html`<${Trouble} error=${error} onRetry=${again} />`;
   if (!value) return html`<${Busy} label="Loading the newer version" />`;
   return html`

@@ -1,4 +1,4 @@
-// The form that makes an API key.
+// The form that creates an API key.
 import { useWho } from "../../app.js";
 import { api } from "../../api.js";
 import { html, useState } from "../../lib.js";
@@ -68,7 +68,7 @@ export function NewKey({ onMade, onClose }) {
 }
 
 function wanted(given) {
-  const days = given.get("days"); // not there where the field is switched off
+  const days = given.get("days"); // missing if the field is disabled
   return {
     name: given.get("name").trim(),
     user_id: given.get("user_id").trim(),

@@ -1,4 +1,4 @@
-// Trying a tool out: its form, the call while it runs, and what became of it.
+// A test call: its form, the running call, and its result.
 import { Problem } from "./api.js";
 import { SchemaForm, usableDefault } from "./form.js";
 import { html, useEffect, useId, useMemo, useRef, useState } from "./lib.js";
@@ -14,8 +14,8 @@ const BROKEN_OFF = {
 };
 const NOTHING = { lines: [], left: 0, progress: null, pending: null };
 
-/* `run(arguments, signal)` gives events as `api.stream` does; the last one ends the call. */
-export function Trying({ schema, run, submitLabel = "Run", initial }) {
+/* `run(arguments, signal)` yields events like `api.stream`; the last one ends the call. */
+export function TestCall({ schema, run, submitLabel = "Run", initial }) {
   const [state, setState] = useState(() => ({
     value: initial ?? usableDefault(schema),
     isValid: false,
@@ -136,7 +136,7 @@ function Live({ call, isRunning }) {
   useEffect(() => {
     if (box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [call.lines]);
-  // What it printed is in the result, too.
+  // The result contains the printed output too.
   const isPrinted = call.end?.result
     ? ({ kind }) => kind === "stdout" || kind === "stderr"
     : () => false;
@@ -198,7 +198,7 @@ function End({ end }) {
     <${ResultView} result=${end.result} /></div>`;
 }
 
-/* What a server has against the arguments, place by place. */
+/* The server's problems with the arguments, by path. */
 function problemsOf(end) {
   if (!end) return [];
   if (end.error)

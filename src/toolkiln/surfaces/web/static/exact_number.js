@@ -1,4 +1,4 @@
-// Numbers that JavaScript's own cannot hold, from JSON and to JSON, without a digit changed.
+// Numbers beyond the precision of doubles, read from JSON and written to JSON unchanged.
 
 /* A number that a double would change, kept as it was written. */
 export class Exact {
@@ -28,7 +28,7 @@ function canonical(text) {
   return bare ? `${sign}${bare}e${exponent}` : "0";
 }
 
-/* The number that a JSON number spells: a double, or Exact where that would change it. */
+/* The value of a JSON number: a double, or Exact if a double would change it. */
 export function numberOf(text) {
   const value = Number(text);
   if (!Number.isFinite(value)) {
@@ -37,7 +37,7 @@ export function numberOf(text) {
   if (Number.isInteger(value) && !Number.isSafeInteger(value)) {
     return new Exact(text);
   }
-  // Up to 15 digits always survive; looking closer is for the few that are longer.
+  // Up to 15 digits always survive; only longer numbers need a closer look.
   return text.length <= 15 || canonical(text) === canonical(String(value))
     ? value
     : new Exact(text);
@@ -49,7 +49,7 @@ export function isWhole(text) {
   return Number(power) >= 0;
 }
 
-// Only such numbers are worth a look at each: whole ones of 16 digits, or more digits than a double
+// Only these numbers need a check: whole ones of 16 digits, or more digits than a double
 // is written with.
 const LONG = /[:,[\s]-?(?:\d{16}|\d[\d.]{18})/;
 
