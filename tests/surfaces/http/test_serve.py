@@ -197,6 +197,12 @@ def test_the_sandbox_and_requests_are_measured_and_nobody_is_named(served: Serve
     assert "Ada" not in text
 
 
+def test_served_tools_are_counted(served: Served) -> None:
+    listed = served.ask("GET", "/v1/tools?limit=100").json()["items"]
+
+    assert served.metric("toolkiln_tools") == len(listed)
+
+
 # Keys
 
 

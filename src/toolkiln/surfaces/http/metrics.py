@@ -65,6 +65,7 @@ class Metrics(CallObserver):
         self._active = Gauge(
             "toolkiln_http_requests_in_flight", "Requests in progress.", registry=registry
         )
+        self._served = Gauge("toolkiln_tools", "Served tools.", registry=registry)
         ProcessCollector(registry=registry)
         self._tools: set[str] = set()
         self.calls_in_flight = 0
@@ -74,7 +75,8 @@ class Metrics(CallObserver):
         self._count_request = cache(self._requests.labels)
 
     def watch(self, kiln: Kiln) -> "Callable[[], None]":
-        """Count the calls of a Kiln; returns a function that unsubscribes."""
+        """Count the tools and calls of a Kiln; returns a function that unsubscribes."""
+        self._served.set_function(lambda: len(kiln.services.registry.tools))
         self.registry.register(_SandboxCollector(kiln))
         return kiln.engine.events.subscribe(self, passive=True)
 
