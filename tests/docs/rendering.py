@@ -98,7 +98,7 @@ def plain(token: Token) -> str:
 
 
 def doctree(rst: str) -> Any:
-    """What docutils makes of a text; whatever it has to complain about is part of it."""
+    """The tree that docutils parses, with its system messages."""
     # Without stubs, and of no use to anything but these tests.
     settings = {
         "report_level": 1,

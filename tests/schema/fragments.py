@@ -1,4 +1,4 @@
-"""Schemas that nobody should write but somebody will: any keywords, in any company."""
+"""Odd schemas: any combination of keywords."""
 
 from typing import Any
 

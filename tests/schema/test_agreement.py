@@ -21,8 +21,8 @@ NODE: Schema = {
 }
 
 
-def told(read: Schema, imported: Schema | None, *, more: Schema | None = None) -> list[str]:
-    """What is said of one parameter that was read, and imported, like this."""
+def mismatches(read: Schema, imported: Schema | None, *, more: Schema | None = None) -> list[str]:
+    """Compare one parameter as read and as imported."""
     whole = {"type": "object", "properties": {"x": read}, "required": ["x"], **(more or {})}
     parameter = RuntimeParameter(name="x", required=True, described=imported)
     return signature_mismatches(whole, signature(parameter))
@@ -61,7 +61,7 @@ def signature(
     ],
 )
 def test_equivalent_schemas_have_no_mismatch(read: Schema, imported: Schema | None) -> None:
-    assert told(read, imported) == []
+    assert mismatches(read, imported) == []
 
 
 @each_row(
@@ -112,7 +112,7 @@ def test_equivalent_schemas_have_no_mismatch(read: Schema, imported: Schema | No
 def test_what_a_call_would_trip_over_is_told_in_a_few_words(
     read: Schema, imported: Schema, difference: str
 ) -> None:
-    (message,) = told(read, imported)
+    (message,) = mismatches(read, imported)
 
     assert message.startswith(f"parameter 'x'{difference}")
 
@@ -120,14 +120,17 @@ def test_what_a_call_would_trip_over_is_told_in_a_few_words(
 def test_recursive_definitions_are_followed_under_any_name() -> None:
     other = {"$defs": {"some__Node": _renamed(NODE["$defs"]["Node"], "some__Node")}}
 
-    assert told({"$ref": "#/$defs/Node"}, {"$ref": "#/$defs/some__Node", **other}, more=NODE) == []
+    assert (
+        mismatches({"$ref": "#/$defs/Node"}, {"$ref": "#/$defs/some__Node", **other}, more=NODE)
+        == []
+    )
 
 
 def test_a_difference_inside_a_recursive_definition_is_found() -> None:
     node = _renamed(NODE["$defs"]["Node"], "N")
     node["properties"]["name"] = {"type": "integer"}
 
-    (message,) = told(
+    (message,) = mismatches(
         {"$ref": "#/$defs/Node"}, {"$ref": "#/$defs/N", "$defs": {"N": node}}, more=NODE
     )
 
@@ -202,13 +205,13 @@ def chain(length: int, end: Schema) -> Schema:
 def test_definitions_without_end_are_given_up_on() -> None:
     read = chain(5_000, {"type": "string"})
 
-    assert told({"$ref": "#/$defs/D0"}, chain(5_000, {"type": "null"}), more=read) == []
+    assert mismatches({"$ref": "#/$defs/D0"}, chain(5_000, {"type": "null"}), more=read) == []
 
 
 def test_references_in_a_circle_are_given_up_on() -> None:
     circle = {"$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}}}
 
-    assert told({"type": "string"}, {"$ref": "#/$defs/A", **circle}) == []
+    assert mismatches({"type": "string"}, {"$ref": "#/$defs/A", **circle}) == []
 
 
 def test_the_comparison_gives_up_on_choices_that_multiply() -> None:
@@ -218,7 +221,7 @@ def test_the_comparison_gives_up_on_choices_that_multiply() -> None:
         inner = nested(depth - 1, end)
         return {"anyOf": [{"type": "array", "items": inner} for _ in range(3)]}
 
-    assert told(nested(9, "string"), nested(9, "null")) == []
+    assert mismatches(nested(9, "string"), nested(9, "null")) == []
 
 
 @each_row("odd", [1, "x", [], {"a": 1}, None, True])
@@ -229,5 +232,5 @@ def test_the_comparison_gives_up_on_choices_that_multiply() -> None:
 def test_keywords_of_any_form_raise_nothing(keyword: str, odd: Any) -> None:
     read = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
 
-    told(read, {**read, keyword: odd})
-    told({**read, keyword: odd}, read)
+    mismatches(read, {**read, keyword: odd})
+    mismatches({**read, keyword: odd}, read)

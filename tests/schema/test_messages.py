@@ -119,7 +119,7 @@ each_form = each_row("form", FORMS)
 
 
 class Said(NamedTuple):
-    """One answer, whatever its form."""
+    """One answer, independent of its form."""
 
     id: str | None
     text: str
@@ -136,9 +136,9 @@ def said(answers: list[dict[str, Any]]) -> Iterator[Said]:
             yield Said(answer["tool_call_id"], answer["content"], None)
         elif "parts" in answer:
             for part in answer["parts"]:
-                told = part["functionResponse"]
-                ((kind, text),) = told["response"].items()
-                yield Said(told.get("id"), text, kind == "error")
+                reply = part["functionResponse"]
+                ((kind, text),) = reply["response"].items()
+                yield Said(reply.get("id"), text, kind == "error")
         else:
             for block in answer["content"]:
                 yield Said(block["tool_use_id"], block["content"], block.get("is_error", False))
@@ -397,9 +397,9 @@ async def test_calls_run_for_the_caller_of_the_session(tmp_path: Path) -> None:
 
         made = message(Calling("divide", {"dividend": 4}))
         (refused,) = said(await kiln.handle(made, session=eve))
-        (nobody,) = said(await kiln.handle(made, session="made up"))
+        (unknown,) = said(await kiln.handle(made, session="made up"))
 
-        assert (refused.is_error, nobody.is_error) == (True, True)
+        assert (refused.is_error, unknown.is_error) == (True, True)
         assert "not for Eve" in refused.text
         assert kiln.tools("anthropic", session=eve) == []
         with pytest.raises(NoSession):

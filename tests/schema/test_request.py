@@ -51,18 +51,18 @@ def test_anthropic_gets_no_more_strict_schemas_than_one_request_may_have() -> No
     sizes = [20, 5, 4, 1]
     tools = [made("anthropic-strict", f"t{n}", size) for n, size in enumerate(sizes)]
 
-    told: list[dict[str, Any]] = request_tools("anthropic-strict", tools)
+    payloads: list[dict[str, Any]] = request_tools("anthropic-strict", tools)
 
-    assert [tool.get("strict", False) for tool in told] == [True, False, True, False]
-    assert [tool["input_schema"] for tool in told] == [t.payload["input_schema"] for t in tools]
+    assert [tool.get("strict", False) for tool in payloads] == [True, False, True, False]
+    assert [tool["input_schema"] for tool in payloads] == [t.payload["input_schema"] for t in tools]
 
 
 def test_anthropic_gets_at_most_twenty_strict_tools() -> None:
     tools = [made("anthropic-strict", f"t{n}") for n in range(25)]
 
-    told = request_tools("anthropic-strict", tools)
+    payloads = request_tools("anthropic-strict", tools)
 
-    assert sum("strict" in tool for tool in told) == 20
+    assert sum("strict" in tool for tool in payloads) == 20
 
 
 def requested(provider: str) -> list[dict[str, Any]]:

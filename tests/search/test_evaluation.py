@@ -158,12 +158,12 @@ class TestMeasures:
         assert (result.ndcg == 1) == (set(found[: min(len(gold), DEPTH)]) <= set(gold))
 
     def test_progress_is_reported_for_every_query(self) -> None:
-        told: list[tuple[int, int]] = []
+        reported: list[tuple[int, int]] = []
         cases = [case("q", "tool_a"), case("q", "unknown")]
 
-        evaluate(cases, always(), TOOLS, lambda done, total: told.append((done, total)))
+        evaluate(cases, always(), TOOLS, lambda done, total: reported.append((done, total)))
 
-        assert told == [(1, 2), (2, 2)]
+        assert reported == [(1, 2), (2, 2)]
 
 
 class TestUnknownGold:

@@ -26,8 +26,8 @@ ADMITTED = Arrival(action="admit", by="anna", at="2026-01-02T03:04:05Z", note="l
 def spec(name: str, digest: str, **changed: Any) -> ToolSpec:
     """A tool of which little is known."""
     fixed = {"dialect": Dialect.FUNCTION, "entry": name, "display_name": name, "line": 1}
-    told = {"description": "Greets.", "parameters": {"type": "object"}, "path": "greet.py"}
-    return ToolSpec.model_validate({**fixed, **told, "name": name, "digest": digest, **changed})
+    fields = {"description": "Greets.", "parameters": {"type": "object"}, "path": "greet.py"}
+    return ToolSpec.model_validate({**fixed, **fields, "name": name, "digest": digest, **changed})
 
 
 def content(

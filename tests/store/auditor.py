@@ -17,7 +17,7 @@ KEY = b"0123456789abcdef"
 
 
 def batch(number: int) -> list[AuditRecord]:
-    """Five records that tell which batch they are of."""
+    """Five records with the number of their batch."""
     return [AuditRecord(float(number), "call", "ok", detail=f"{number} of 5")] * 5
 
 

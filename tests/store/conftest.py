@@ -19,7 +19,7 @@ from toolkiln.store.store import Store, open_store
 
 
 class Clock:
-    """Time that only passes when told to."""
+    """Time that a test sets."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -83,12 +83,12 @@ def opened() -> Iterator[Opener]:
 
 @pytest.fixture
 def store(place: str, opened: Opener, clock: Clock) -> Store:
-    """An empty store of each kind, its time in our hands."""
+    """An empty store of each kind, with the clock of the test."""
     return opened(place, clock)
 
 
 def execute(place: str, statement: str) -> None:
-    """Does something behind the store's back."""
+    """Execute a statement without the store."""
     if "://" in place:
         with psycopg.connect(place) as connection:
             connection.execute(statement)
@@ -98,7 +98,7 @@ def execute(place: str, statement: str) -> None:
 
 
 def count_rows(place: str, table: str) -> int:
-    """How many rows a table has, whatever the store says."""
+    """Count the rows of a table without the store."""
     statement = f"SELECT count(*) FROM {table}"
     if "://" in place:
         with psycopg.connect(place) as connection:
@@ -124,7 +124,7 @@ def running(*arguments: str, script: str = "claimant.py") -> Iterator["subproces
 
 @contextmanager
 def halted(place: str, task: str, statement: str) -> Iterator["subprocess.Popen[str]"]:
-    """A process of `archivist` that stands still before this statement."""
+    """A process of `archivist` that halts before this statement."""
     with running(place, task, statement, script="archivist.py") as process:
         assert process.stdout
         assert process.stdout.readline() == "halted\n"
@@ -132,11 +132,11 @@ def halted(place: str, task: str, statement: str) -> Iterator["subprocess.Popen[
 
 
 def wait_until_blocked(postgres_url: str, work: "Future[object]") -> None:
-    """Until somebody on the server waits for a lock, or the work is done without."""
+    """Wait until a connection waits for a lock, or the work is done."""
     statement = "SELECT count(*) FROM pg_locks WHERE NOT granted"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         for _ in range(600):
             row = connection.execute(statement).fetchone()
             if (row and row[0]) or wait([work], timeout=0.05).done:
                 return
-    raise AssertionError("nobody waits")
+    raise AssertionError("no connection waits for a lock")

@@ -47,7 +47,7 @@ def take(store: Store, count: str, tries: str) -> list[str]:
     """How often a token of each was there."""
     rate = Rate(int(count), 1e9)
     draws = [Draw("one", rate), Draw("two", rate)]
-    # In either order: takers that wait for each other would be told so by PostgreSQL.
+    # In either order: PostgreSQL would report a deadlock of takers.
     took = [store.buckets.take(draws[:: 1 - 2 * (n % 2)]) == 0 for n in range(int(tries))]
     return [str(sum(took))]
 

@@ -28,7 +28,7 @@ KEYS = {"session": "s" + ODD, "arguments": "a" + ODD}
 
 
 def request(**changed: Any) -> Approval:
-    told = {
+    fields = {
         "id": "",
         "tool": "pay" + ODD,
         "digest": "d",
@@ -41,7 +41,7 @@ def request(**changed: Any) -> Approval:
         "created": 5.0,
         "expires": 305.0,
     }
-    return Approval.model_validate({**told, **changed})
+    return Approval.model_validate({**fields, **changed})
 
 
 def ask(store: Store, call_key: str = "call", fingerprint: str = "f", **changed: Any) -> Approval:
@@ -106,12 +106,12 @@ def test_a_retried_call_finds_its_request_and_its_answer(store: Store) -> None:
     approved = store.approvals.decide(first.id, YES)
     after = ask(store)
     store.approvals.use(first.id, "f")
-    anew = ask(store)
+    second = ask(store)
 
     assert again == first
     assert after == approved
-    assert anew.id != first.id
-    assert anew.state == "pending"
+    assert second.id != first.id
+    assert second.state == "pending"
 
 
 @pytest.mark.parametrize(("call_key", "fingerprint"), [("call", "g"), ("other", "f")])

@@ -1,4 +1,4 @@
-"""Whoever changes the audit without its key is found out, whatever they change."""
+"""Any change of the audit log without its key is detected."""
 
 import shutil
 import sqlite3

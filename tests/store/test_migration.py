@@ -107,7 +107,7 @@ def old_place(place: str, old_version: int) -> str:
     if not postgres:
         Path(place).parent.mkdir()
         execute(place, "PRAGMA journal_mode=WAL")
-    told = {
+    fields = {
         "bytes": "BYTEA" if postgres else "BLOB",
         "double": "DOUBLE PRECISION" if postgres else "DOUBLE",
         "serial": "SERIAL" if postgres else "INTEGER",
@@ -123,10 +123,10 @@ def old_place(place: str, old_version: int) -> str:
     others = {"greet_py": "greet.py", "no_tools": "[]", "no_arguments": "{}"}
     for text in ("c1", "greet", "f", "hello", "old", "admit", *others):
         data = others.get(text, text).encode().hex()
-        told[text] = f"'\\x{data}'" if postgres else f"x'{data}'"
-    told |= {"yes": "1", "no": "0"}
+        fields[text] = f"'\\x{data}'" if postgres else f"x'{data}'"
+    fields |= {"yes": "1", "no": "0"}
     for statement in chain(*(VERSION_1, VERSION_2, VERSION_3)[:old_version]):
-        execute(place, statement.format(**told))
+        execute(place, statement.format(**fields))
     return place
 
 

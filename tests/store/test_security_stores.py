@@ -209,8 +209,8 @@ def test_sessions_use_the_clock_of_the_database(place: str, opened: Opener) -> N
 
 
 def api_key(number: int = 1, **changed: Any) -> KeyRecord:
-    told = {"id": f"k{number:07}", "name": f"name {number}", "caller": ANN, "created_by": "op"}
-    return KeyRecord.model_validate({**told, "created": 1_000_000.0 + number, **changed})
+    fields = {"id": f"k{number:07}", "name": f"name {number}", "caller": ANN, "created_by": "op"}
+    return KeyRecord.model_validate({**fields, "created": 1_000_000.0 + number, **changed})
 
 
 def test_a_key_is_found_by_its_hash_and_whole(store: Store, clock: Clock) -> None:
