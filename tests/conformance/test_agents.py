@@ -133,7 +133,7 @@ def converse(
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_an_agent_calls_a_tool_and_tells_its_result_to_the_model(
+def test_an_agent_calls_a_tool_and_passes_its_result_to_the_model(
     name: str, programs: Programs, tmp_path: Path
 ) -> None:
     (tmp_path / "tools").mkdir()

@@ -195,9 +195,7 @@ class TestSessions:
 
     @pytest.mark.parametrize("command", ["list", "task list", "search greet", "docs index"])
     @pytest.mark.parametrize("nobody", ["", "forged"])
-    def test_a_token_that_nobody_holds_gives_nothing(
-        self, fresh: Shell, command: str, nobody: str
-    ) -> None:
+    def test_an_unknown_token_gives_nothing(self, fresh: Shell, command: str, nobody: str) -> None:
         done = fresh.invoke(*command.split(), "--token", nobody)
 
         assert (done.code, done.out) == (2, "")
@@ -272,7 +270,7 @@ class TestSessions:
 
 
 class TestPolicy:
-    def test_the_rule_that_decides_is_told(self, fresh: Shell) -> None:
+    def test_the_rule_that_decides_is_named(self, fresh: Shell) -> None:
         done = fresh.invoke("policy", "explain", "ann", "greet", "--group", "guests")
 
         lines = done.out.splitlines()
@@ -294,7 +292,7 @@ class TestPolicy:
         assert (told["effect"], told["rule"], told["user"]) == ("ask", 2, "discord:42")
         assert told["approvals"] == ["the rules"]
 
-    def test_what_a_call_lacks_is_told(self, fresh: Shell) -> None:
+    def test_explain_names_what_a_call_lacks(self, fresh: Shell) -> None:
         lines = fresh.invoke("policy", "explain", "ann", "reach").out.splitlines()
 
         assert [line for line in lines if line.startswith(("has", "lacks"))] == [
@@ -306,7 +304,7 @@ class TestPolicy:
             "lacks: a value for the secret KEY",
         ]
 
-    def test_what_a_call_has_is_told(self, fresh: Shell) -> None:
+    def test_explain_names_what_a_call_has(self, fresh: Shell) -> None:
         shell = fresh.having(TOOLKILN_SECRET_KEY="a value")
 
         done = shell.invoke("policy", "explain", "ann", "reach", "--group", "staff")
@@ -322,7 +320,7 @@ class TestPolicy:
         assert "asks a person: wipe, before every call" in done.out
 
     @pytest.mark.parametrize(("user", "tool"), [("", "greet"), ("ann", "great"), ("ann", "")])
-    def test_nobody_and_nothing_cannot_be_explained(
+    def test_an_empty_user_or_tool_cannot_be_explained(
         self, fresh: Shell, user: str, tool: str
     ) -> None:
         done = fresh.invoke("policy", "explain", user, tool)
@@ -351,7 +349,7 @@ class TestPolicy:
              [None, None]),
         ],
     )  # fmt: skip
-    def test_a_rule_that_never_decides_is_told(
+    def test_a_rule_that_never_decides_is_reported(
         self, rules: list[dict[str, object]], shadows: list[int | None], tmp_path: Path
     ) -> None:
         tables = [
@@ -444,7 +442,7 @@ class TestSight:
         assert (done.code, done.out) == (2, "")
         assert re.search(r"hint: try again in \d+\.\d s; ", done.err)
 
-    def test_secrets_that_are_not_granted_are_told_on_admission(self, tmp_path: Path) -> None:
+    def test_secrets_that_are_not_granted_are_reported_on_admission(self, tmp_path: Path) -> None:
         (tmp_path / "tools").mkdir()
         source = GREET.replace("read_only=True", 'requires_secrets=["KEY"]')
         (tmp_path / "tools" / "greet.py").write_text(source)

@@ -201,7 +201,7 @@ class TestExport:
 
 
 class TestVerify:
-    def test_an_intact_log_tells_its_head(self, told: Shell) -> None:
+    def test_an_intact_log_prints_its_head(self, told: Shell) -> None:
         newest = listed(told)[0]
 
         done = told.invoke("audit", "verify")
@@ -225,9 +225,7 @@ class TestVerify:
             ("UPDATE toolkiln_audit SET hash = '\x1b[2J' || x'0a' WHERE seq = 2", "row 2"),
         ],
     )
-    def test_whoever_tampers_is_found_out(
-        self, copied: Shell, statement: str, problem: str
-    ) -> None:
+    def test_tampering_is_detected(self, copied: Shell, statement: str, problem: str) -> None:
         edit(copied, statement)
 
         done = copied.invoke("audit", "verify")
@@ -246,7 +244,7 @@ class TestVerify:
 
         assert copied.invoke("audit", "verify").code == 1
 
-    def test_an_older_copy_is_told_by_a_head_that_was_noted(
+    def test_an_older_copy_is_detected_with_an_earlier_head(
         self, copied: Shell, told: Shell
     ) -> None:
         copied.invoke("keys", "create", "later", "--user", "ann")
@@ -306,5 +304,5 @@ class TestPrune:
     def test_a_time_that_is_none_is_a_clear_error(self, told: Shell, options: list[str]) -> None:
         assert told.invoke("audit", "prune", "--yes", *options).code == 2
 
-    def test_with_json_nobody_is_asked(self, told: Shell) -> None:
+    def test_json_does_not_prompt(self, told: Shell) -> None:
         assert told.invoke("audit", "prune", "--older-than=0", "--json").code == 2

@@ -120,7 +120,7 @@ class TestSecrets:
             assert "another value" not in done.out + done.err
         assert told.json()["missing"] == {"KEY": ["mail"]}
 
-    def test_what_tools_lack_is_told(self, fresh: Shell) -> None:
+    def test_missing_secrets_of_tools_are_reported(self, fresh: Shell) -> None:
         before = fresh.invoke("secrets", "list").err
         fresh.invoke("secrets", "set", "KEY", stdin=VALUE)
 

@@ -82,7 +82,7 @@ class TestOneRun:
             ["found", "get_weather,", "send_mail,", "convert"],
         ]
 
-    def test_a_search_that_finds_nothing_is_told_as_such(
+    def test_a_search_without_results_says_so(
         self, cases: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         evaluate_search(cases, nothing, TOOLS, EvaluationOptions())
@@ -98,7 +98,7 @@ class TestOneRun:
 
         assert "worst" not in capsys.readouterr().out
 
-    def test_gold_that_is_no_tool_is_told_on_stderr(
+    def test_gold_that_is_no_tool_is_reported_on_stderr(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         file = write(tmp_path / "cases", [*CASES, {"query": "q", "gold": ["gone"]}])
@@ -169,7 +169,7 @@ class TestComparing:
         assert "\nbetter: 0 queries\n" in out
         assert "\nworse: 2 queries\n  -0.37  will it rain\n         wanted get_weather\n" in out
 
-    def test_queries_of_one_run_only_are_told_on_stderr(
+    def test_queries_of_one_run_only_are_reported_on_stderr(
         self, cases: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         old = kept(cases, capsys)

@@ -198,7 +198,9 @@ async def test_a_person_at_the_client_is_asked(served: Served, era: str, action:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_call_that_nobody_here_can_allow_waits_as_a_task(served: Served, era: str) -> None:
+async def test_a_call_that_this_client_cannot_approve_waits_as_a_task(
+    served: Served, era: str
+) -> None:
     async with Client(served.url, mode=era) as client:
         given = await client.call_tool("risky", {"what": "a jump"})
         task = given.meta["toolkiln/task"] if given.meta else ""

@@ -14,7 +14,7 @@ from .served import BOUND, serving
 
 
 @pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
-async def test_a_tool_that_is_written_is_told_and_listed(tmp_path: Path, era: str) -> None:
+async def test_a_tool_that_is_written_is_announced_and_listed(tmp_path: Path, era: str) -> None:
     tools, told = tmp_path / "tools", asyncio.Event()
     tools.mkdir()
     (tools / "greet.py").write_text(GREET)

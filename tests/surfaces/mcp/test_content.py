@@ -187,7 +187,7 @@ async def test_no_text_is_no_block(client: httpx.AsyncClient, served: Served, er
     assert not result.get("isError")
 
 
-async def test_a_long_description_names_what_tells_the_rest(
+async def test_a_long_description_names_where_the_rest_is(
     client: httpx.AsyncClient, served: Served
 ) -> None:
     listed = (await modern(client, served.url, "tools/list"))["result"]["tools"]

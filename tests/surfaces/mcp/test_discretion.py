@@ -140,7 +140,7 @@ async def test_a_tool_that_calls_a_hidden_one_finds_none(served: Served, through
     assert as_absent(hidden, "secret_sum", "absent_sum") == absent
 
 
-async def test_tools_that_tell_of_tools_do_not_tell_of_hidden_ones(served: Served) -> None:
+async def test_tools_about_tools_leave_hidden_ones_out(served: Served) -> None:
     async with httpx.AsyncClient(timeout=BOUND) as client:
         told = [
             await modern(client, served.url, "tools/call", name=name, arguments=arguments)
@@ -175,7 +175,7 @@ async def test_headers_of_arguments_do_not_betray_a_hidden_tool(served: Served) 
     assert as_absent(hidden.json(), "secret_sum", "absent_sum") == absent.json()
 
 
-async def test_what_nobody_was_told_stands_in_the_audit(served: Served) -> None:
+async def test_what_callers_do_not_see_is_in_the_audit(served: Served) -> None:
     async with httpx.AsyncClient(timeout=BOUND) as client:
         for name, arguments in (
             ("secret_sum", {"a": 1}),

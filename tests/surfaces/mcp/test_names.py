@@ -21,7 +21,7 @@ def test_no_two_tools_get_one_name(names: set[str]) -> None:
 
 
 @given(NAMES)
-def test_nobody_can_take_a_name_that_was_made_for_another(name: str) -> None:
+def test_a_generated_name_cannot_be_taken_by_another_tool(name: str) -> None:
     made = wire_name(name)
 
     assert made == name or wire_name(made) != made

@@ -61,7 +61,7 @@ async def test_a_quick_call_is_answered_without_a_stream(session: Opened) -> Non
     assert answer.json()["result"]["structuredContent"] == {"result": 3}
 
 
-async def test_a_call_that_tells_something_first_gets_a_stream(session: Opened) -> None:
+async def test_a_call_that_reports_something_first_gets_a_stream(session: Opened) -> None:
     answer = await session.call("work", token="here")
 
     told = events(answer)
@@ -70,7 +70,7 @@ async def test_a_call_that_tells_something_first_gets_a_stream(session: Opened) 
     assert told[-1]["result"]["structuredContent"] == {"result": "worked"}
 
 
-async def test_an_error_is_told_by_a_stream(session: Opened) -> None:
+async def test_an_error_is_streamed(session: Opened) -> None:
     answer = await session.call("nothing")
 
     assert [one["error"]["code"] for one in events(answer)] == [-32602]

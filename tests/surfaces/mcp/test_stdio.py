@@ -191,7 +191,7 @@ async def test_the_rest_of_a_message_that_is_too_long_is_no_message() -> None:
     assert [(one["id"], one["error"]["code"]) for one in refused] == [(None, -32600)] * 2
 
 
-def test_a_wrong_key_is_told_before_anything_is_served(place: Path) -> None:
+def test_a_wrong_key_is_refused_before_anything_is_served(place: Path) -> None:
     done = subprocess.run(
         [COMMAND, "mcp", "--dev"],
         cwd=place, env=environ(place, TOOLKILN_API_KEY="tk_wrong"), input=b"",

@@ -87,7 +87,7 @@ async def served_files(tools: Path) -> AsyncIterator[Served]:
         yield served
 
 
-async def test_a_client_of_the_handshake_era_is_told_what_it_subscribed_to(tools: Path) -> None:
+async def test_a_client_of_the_handshake_era_is_notified_of_its_subscriptions(tools: Path) -> None:
     told: set[str] = set()
     came = asyncio.Event()
 
@@ -113,7 +113,7 @@ async def test_a_client_of_the_handshake_era_is_told_what_it_subscribed_to(tools
     assert told == {*WATCHED, "prompts"}
 
 
-async def test_a_stream_of_the_modern_era_is_told_what_it_listens_to(tools: Path) -> None:
+async def test_a_stream_of_the_modern_era_is_notified_of_its_subscriptions(tools: Path) -> None:
     heard: set[str] = set()
 
     async with served_files(tools) as served, Client(served.url, mode="2026-07-28") as client:

@@ -52,7 +52,7 @@ async def test_a_legacy_client_makes_a_call_a_task_and_takes_its_result(served: 
     assert unknown["error"]["code"] == late["error"]["code"] == -32602
 
 
-async def test_a_task_that_nobody_approved_in_time_says_so(tmp_path: Path) -> None:
+async def test_a_task_that_was_not_approved_in_time_says_so(tmp_path: Path) -> None:
     async with (
         serving(tmp_path, approval_seconds=1) as server,
         httpx.AsyncClient(timeout=BOUND) as client,

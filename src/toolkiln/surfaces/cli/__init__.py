@@ -1,53 +1,19 @@
 """The command line: parse, run one operation, print.
 
-Data goes to stdout, everything else to stderr. The order of the imports is that of the help.
+Data goes to stdout, everything else to stderr.
 """
 
 import sys
+from importlib import import_module
 from io import TextIOWrapper
-
-from toolkiln.surfaces.cli import tools  # isort: split
-
-from toolkiln.surfaces.cli import calls  # isort: split
-
-from toolkiln.surfaces.cli import serve  # isort: split
-
-from toolkiln.surfaces.cli import catalog  # isort: split
-
-from toolkiln.surfaces.cli import search  # isort: split
-
-from toolkiln.surfaces.cli import system  # isort: split
-
-from toolkiln.surfaces.cli import identities  # isort: split
-
-from toolkiln.surfaces.cli import policy  # isort: split
-
-from toolkiln.surfaces.cli import secrets  # isort: split
-
-from toolkiln.surfaces.cli import audit  # isort: split
-
-from toolkiln.surfaces.cli import install  # isort: split
-
-from toolkiln.surfaces.cli import fleet  # isort: split
 
 from toolkiln.surfaces.cli.app import app
 
-__all__ = [
-    "app",
-    "audit",
-    "calls",
-    "catalog",
-    "fleet",
-    "identities",
-    "install",
-    "main",
-    "policy",
-    "search",
-    "secrets",
-    "serve",
-    "system",
-    "tools",
-]
+_COMMANDS = "tools calls serve catalog search system identities policy secrets audit install fleet"
+"""Modules with commands, in the order of the help."""
+
+for _name in _COMMANDS.split():
+    import_module(f"{__name__}.{_name}")
 
 
 def main() -> None:

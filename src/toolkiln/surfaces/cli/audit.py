@@ -15,6 +15,7 @@ from toolkiln.surfaces.cli.app import JsonOption, app, command
 from toolkiln.surfaces.cli.terminal import (
     ProgressDisplay,
     confirm,
+    counted,
     one_line,
     print_json,
     print_outcome,
@@ -136,7 +137,7 @@ def audit_export(
     if as_json and file is not None:
         print_json({"file": str(file), "records": count})
     else:
-        say(f"{_count(count)}{f' to {file}' if file else ''}", err=True)
+        say(f"{counted(count, 'record')}{f' to {file}' if file else ''}", err=True)
 
 
 @command(audit_app, "verify")
@@ -167,7 +168,7 @@ def audit_verify(
         for problem in found.problems:
             say(f"problem: {one_line(problem)}")
         state = "intact" if found.ok else "not intact"
-        say(f"{state}: {_count(found.count)}, {found.first} to {found.last}")
+        say(f"{state}: {counted(found.count, 'record')}, {found.first} to {found.last}")
         if found.ok:
             say(f"head: {found.last}:{found.head}")
     if not found.ok:
@@ -190,7 +191,7 @@ def audit_prune(
     if not yes and not confirm(f"delete all records older than {older_than:g} days?"):
         raise typer.Exit(1)
     removed = run_operation(audit.prune_audit, request)
-    print_outcome({"removed": removed}, f"removed: {_count(removed)}", as_json=as_json)
+    print_outcome({"removed": removed}, f"removed: {counted(removed, 'record')}", as_json=as_json)
 
 
 def _filter(*, since: str | None, until: str | None, **fields: str | None) -> "AuditFilter":
@@ -275,7 +276,3 @@ def _output(file: Path | None) -> Iterator[Callable[[str], object]]:
     except BaseException:  # including Ctrl-C: half an export would pass for a whole one
         file.unlink()
         raise
-
-
-def _count(number: int) -> str:
-    return f"{number:,} record{'' if number == 1 else 's'}"

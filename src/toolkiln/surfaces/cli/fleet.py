@@ -4,7 +4,6 @@
 second as the same command with `--kept`, which names what the two share.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -12,7 +11,14 @@ import typer
 
 from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.app import DevOption, JsonOption, ToolsOption, app, command
-from toolkiln.surfaces.cli.terminal import print_json, print_outcome, print_table, say, talk
+from toolkiln.surfaces.cli.terminal import (
+    counted,
+    print_json,
+    print_outcome,
+    print_table,
+    say,
+    talk,
+)
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -87,6 +93,7 @@ def _supervise(options: WorkerOptions) -> int:
     import sys
 
     from toolkiln.fleet.supervisor import supervise
+    from toolkiln.surfaces.cli.session import handle_signals
 
     config = _config(options)
     talk(f"worker {config.name}, pool {config.pool}; Ctrl-C ends it")
@@ -100,7 +107,7 @@ def _supervise(options: WorkerOptions) -> int:
             start_new_session=True,  # this process forwards Ctrl-C
         )  # fmt: skip
 
-    status = asyncio.run(supervise(config, start, _on_signals, os.environ))
+    status = asyncio.run(supervise(config, start, handle_signals, os.environ))
     return status if status >= 0 else 128 - status
 
 
@@ -126,19 +133,18 @@ async def _work(
     from contextlib import AsyncExitStack
 
     from toolkiln.fleet.worker_process import WorkerProcess
+    from toolkiln.surfaces.cli.session import handle_signals, note_unadmitted
     from toolkiln.surfaces.tracing import Tracing, exporter, is_traced
 
     def ready() -> None:
         gc.freeze()  # objects made by the start stay: collections need not visit them
-        registry = kiln.services.registry
-        count = len(registry.specs)
-        talk(f"ready: {count:,} tool{'' if count == 1 else 's'}, {config.slots} calls at once")
-        if unadmitted := sum(map(registry.is_dev, registry.specs)):
-            talk(f"note: dev: {unadmitted:,} of them served as on disk, without an admission")
+        count = len(kiln.services.registry.specs)
+        talk(f"ready: {counted(count, 'tool')}, {config.slots} calls at once")
+        note_unadmitted(kiln)
 
     tracing = Tracing(exporter(kiln.settings)) if is_traced(kiln.settings) else None
     process = WorkerProcess(kiln.services, config, handle, tracing.queued if tracing else None)
-    _on_signals(process.stop)
+    handle_signals(process.stop)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(kiln)
         if tracing is not None:
@@ -153,14 +159,6 @@ async def _work(
             await stack.enter_async_context(health.running(listener))
             talk(f"health {url_of(listener)}/readyz")
         await process.run(ready)
-
-
-def _on_signals(stop: Callable[[], None]) -> None:
-    import asyncio
-    import signal
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
 def _config(options: WorkerOptions) -> "WorkerConfig":
@@ -203,7 +201,7 @@ def fleet_status(redis: RedisOption = None, as_json: JsonOption = False) -> None
     if as_json:
         print_json(report.model_dump(mode="json"))
         return
-    tools = f"{report.tools:,} tool{'' if report.tools == 1 else 's'}"
+    tools = counted(report.tools, "tool")
     say(f"{report.server}: Redis {report.version}, {report.memory / 1e6:,.1f} MB, {tools}")
     _print_pools(report)
     _print_workers(report)
@@ -246,9 +244,7 @@ def fleet_clear_catalog(
             hint="use --yes to clear the catalog",
         )
     count = _run(redis, system.clear_catalog, Nothing())
-    print_outcome(
-        {"tools": count}, f"cleared: {count:,} tool{'' if count == 1 else 's'}", as_json=as_json
-    )
+    print_outcome({"tools": count}, f"cleared: {counted(count, 'tool')}", as_json=as_json)
 
 
 @command(fleet_app, "drain")

@@ -14,7 +14,7 @@ import typer
 
 from toolkiln.errors import InputError
 from toolkiln.surfaces.cli.app import DevOption, RedisOption, ToolsOption, app, command
-from toolkiln.surfaces.cli.terminal import is_terminal, say, talk
+from toolkiln.surfaces.cli.terminal import counted, is_terminal, say, talk
 
 if TYPE_CHECKING:
     from socket import socket
@@ -129,7 +129,7 @@ def print_urls(server: "HttpServer", url: str) -> None:
 
 def _print_tools(kiln: "Kiln") -> None:
     from toolkiln.surfaces.cli.catalog import unconfirmed_note
-    from toolkiln.surfaces.cli.session import note_no_worker
+    from toolkiln.surfaces.cli.session import note_no_worker, note_unadmitted
 
     registry = kiln.services.registry
     try:
@@ -139,9 +139,8 @@ def _print_tools(kiln: "Kiln") -> None:
         if error.hint:
             talk(f"note: {error.hint}")
         return
-    talk(f"{count:,} tool{'' if count == 1 else 's'} of {kiln.services.location}; Ctrl-C ends it")
-    if unadmitted := sum(map(registry.is_dev, registry.specs)):
-        talk(f"note: dev: {unadmitted:,} of them served as on disk, without an admission")
+    talk(f"{counted(count, 'tool')} of {kiln.services.location}; Ctrl-C ends it")
+    note_unadmitted(kiln)
     served = registry.snapshot.served.values()
     if unconfirmed := {s.file for s in served if s.admission and s.admission.is_unconfirmed}:
         talk(f"warning: {unconfirmed_note(len(unconfirmed))}")
@@ -237,12 +236,12 @@ async def _serve_mcp(kiln: "Kiln") -> None:
 
 def _cancel_on_signals() -> None:
     import asyncio
-    import signal
+
+    from toolkiln.surfaces.cli.session import handle_signals
 
     task = asyncio.current_task()
     assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    handle_signals(task.cancel)
 
 
 def _is_desktop(settings: "Settings") -> bool:
@@ -282,7 +281,7 @@ def _print_change(kiln: "Kiln", change: "CatalogChange", *, is_first: bool) -> N
 
     if is_first:
         count = len(change.snapshot.tools)
-        talk(f"{count:,} tool{'' if count == 1 else 's'} of {kiln.services.path}; Ctrl-C ends it")
+        talk(f"{counted(count, 'tool')} of {kiln.services.path}; Ctrl-C ends it")
     if change.error is not None:
         talk(f"waiting: {change.error.message}")
         if change.error.hint:

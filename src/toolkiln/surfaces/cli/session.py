@@ -4,7 +4,7 @@ The Kiln has the settings of the current folder, and the tools or the fleet that
 A command acts for the local operator, or for the user of a session token or an API key.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -97,6 +97,22 @@ def run_in_main_thread(kiln: Kiln, work: Coroutine[Any, Any, None]) -> None:
             await kiln.close()
 
     asyncio.run(run())
+
+
+def handle_signals(stop: Callable[[], object]) -> None:
+    """Call a function on Ctrl-C and SIGTERM while the event loop runs."""
+    import asyncio
+    import signal
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+def note_unadmitted(kiln: Kiln) -> None:
+    """Print to stderr how many tools are served without an admission."""
+    registry = kiln.services.registry
+    if unadmitted := sum(map(registry.is_dev, registry.specs)):
+        say(f"note: dev: {unadmitted:,} of them served as on disk, without an admission", err=True)
 
 
 def authenticate(kiln: Kiln, token: str | None = None) -> SessionToken:

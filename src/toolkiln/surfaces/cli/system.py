@@ -9,7 +9,7 @@ import typer
 
 from toolkiln.errors import NotAllowed, ToolkilnError
 from toolkiln.surfaces.cli.app import JsonOption, ToolsOption, app, command
-from toolkiln.surfaces.cli.terminal import ProgressDisplay, print_json, say
+from toolkiln.surfaces.cli.terminal import ProgressDisplay, counted, print_json, say
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -125,7 +125,7 @@ def env_prune(
         print_json([_environment_json(environment) for environment in removed])
         return
     size = sum(environment.size for environment in removed) / 1e6
-    typer.echo(f"removed {_count(len(removed), 'environment')}, {size:.1f} MB")
+    typer.echo(f"removed {counted(len(removed), 'environment')}, {size:.1f} MB")
 
 
 @command(workspace_app, "list")
@@ -140,7 +140,7 @@ def workspace_list(as_json: JsonOption = False) -> None:
         print_json([asdict(workspace) for workspace in workspaces])
         return
     for workspace in workspaces:
-        files = _count(workspace.files, "file")
+        files = counted(workspace.files, "file")
         say(f"{workspace.session}  {files}  {workspace.bytes:,} bytes")
 
 
@@ -159,7 +159,7 @@ def workspace_export(
     if as_json:
         print_json(asdict(exported))
         return
-    typer.echo(f"{_count(exported.files, 'file')} to {folder}")
+    typer.echo(f"{counted(exported.files, 'file')} to {folder}")
     for name in exported.left_out:
         say(f"skipped: {name}", err=True)
 
@@ -231,7 +231,3 @@ def _utc(timestamp: float) -> "datetime":
 
 def _versions(packages: dict[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in packages.items())
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -157,6 +157,11 @@ def listed(values: Iterable[str]) -> str:
     return ", ".join(sorted(values))
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things, in the plural if it is not one."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def print_diff(text: str) -> None:
     """Print a diff, in colors on a terminal."""
     for line in text.splitlines():

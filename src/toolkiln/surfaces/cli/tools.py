@@ -24,7 +24,7 @@ from toolkiln.surfaces.cli.app import (
     app,
     command,
 )
-from toolkiln.surfaces.cli.terminal import is_terminal, print_json, printable, say
+from toolkiln.surfaces.cli.terminal import counted, is_terminal, print_json, printable, say
 
 if TYPE_CHECKING:
     from toolkiln.model.source import FileReport, Finding
@@ -284,11 +284,11 @@ def _totals(reports: "list[FileReport]") -> dict[str, Any]:
 def _print_totals(totals: dict[str, Any]) -> None:
     findings = totals["findings"]
     counts = [
-        _count(findings["error"], "error"),
-        _count(findings["warning"], "warning"),
+        counted(findings["error"], "error"),
+        counted(findings["warning"], "warning"),
         f"{findings['info']} to know",
     ]
-    tools = f"{_count(totals['tools'], 'tool')} in {_count(totals['files'], 'file')}"
+    tools = f"{counted(totals['tools'], 'tool')} in {counted(totals['files'], 'file')}"
     found = ", ".join(counts) if any(findings.values()) else "no findings"
     typer.echo(f"{tools}: {found}", err=True)
 
@@ -368,10 +368,6 @@ def _model_view(shown: "tools.ShownTool") -> dict[str, Any]:
 def _first_line(text: str) -> str:
     line = text.strip().partition("\n")[0]
     return line if len(line) <= 90 else f"{line[:89]}…"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 _TOOL_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")

@@ -27,9 +27,9 @@ from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Result, SentFile, Status, Task, Truncation
 from toolkiln.model.spec import ToolSpec
-from toolkiln.surfaces.mcp.exchange import CallExchange, ProgressNotifier, supports_forms
+from toolkiln.surfaces.mcp.exchange import ProgressNotifier, supports_forms
 from toolkiln.surfaces.mcp.interaction import CallInteraction, CallResponses
-from toolkiln.surfaces.mcp.requests import McpRequest
+from toolkiln.surfaces.mcp.requests import McpRequest, invalid_params
 from toolkiln.surfaces.mcp.tools import DEV, ToolListing
 
 Structured = Callable[[Any], dict[str, Any] | None]
@@ -172,22 +172,14 @@ class ToolCalls:
             return await self._as_task(request, name)
         # A call that waits for a task never becomes a task itself.
         background: Literal["auto"] | bool = "auto" if name != "await_task" else False
-
-        async def start(exchange: CallExchange, wait_seconds: float) -> Result | Task:
-            return await self._kiln.call(
-                name,
-                params.arguments or {},
-                session=request.session,
-                called=params.name,
-                surface="mcp",
-                observe=exchange.observe,
-                ask=exchange.ask,
-                asks=exchange.kinds,
-                background=background,
-                wait_seconds=wait_seconds,
-            )
-
-        return await self._interaction.call(request, name, start, self._responses)
+        return await self._interaction.call(
+            request,
+            name,
+            params.arguments or {},
+            self._responses,
+            called=params.name,
+            background=background,
+        )
 
     async def _as_task(
         self, request: McpRequest[CallToolRequestParams], name: str
@@ -221,8 +213,7 @@ class ToolCalls:
         """
         error = result.error
         if error is not None and error.code in _UNKNOWN_TOOL_CODES:
-            hint = {"hint": error.hint} if error.hint else None
-            raise MCPError(INVALID_PARAMS, f"Unknown tool: {error.message}", hint)
+            raise invalid_params(f"Unknown tool: {error.message}", error.hint)
         spec = self._spec(result.tool)
         if spec is None:
             return call_result(result, None, has_schema=False)
@@ -377,8 +368,7 @@ class TaskMethods:
         try:
             return await self._kiln.tasks.get(request.params.task_id, request.session)
         except InputError as error:
-            hint = {"hint": error.hint} if error.hint else None
-            raise MCPError(INVALID_PARAMS, f"Unknown task: {error.message}", hint) from error
+            raise invalid_params(f"Unknown task: {error.message}", error.hint) from error
 
     async def _input_requests(self, request: McpRequest[TaskParams], task: Task) -> dict[str, Any]:
         requests = self._interaction.questions(task)

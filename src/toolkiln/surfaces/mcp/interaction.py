@@ -11,10 +11,10 @@ How a result looks on the wire is up to the method (`calls`, `prompts`, `resourc
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from mcp.shared.exceptions import MCPError
@@ -108,9 +108,6 @@ def _message(approval: Approval) -> str:
 
 _APPROVAL = "approval"
 
-StartCall = Callable[[CallExchange, float], Awaitable[Result | Task]]
-"""Starts a call that reports and asks through an exchange; the number is its `wait_seconds`."""
-
 
 @dataclass(frozen=True, slots=True)
 class CallResponses:
@@ -137,10 +134,15 @@ class CallInteraction:
         self,
         request: McpRequest[InputResponseRequestParams],
         name: str,
-        start: StartCall,
+        arguments: Mapping[str, Any],
         responses: CallResponses,
+        *,
+        called: str,
+        background: Literal["auto"] | bool = "auto",
     ) -> dict[str, Any]:
         """Start a call, or resume one with the client's responses, and return the response.
+
+        `called` is the name that the client used.
 
         Raises:
             MCPError: no call waits for the client's responses, or the client lacks a capability.
@@ -148,7 +150,18 @@ class CallInteraction:
         if request.params.request_state is not None:
             return await self._resume(request, name, responses)
         exchange = CallExchange(request, name)
-        outcome = await start(exchange, self._wait_seconds(request, responses))
+        outcome = await self._kiln.call(
+            name,
+            arguments,
+            session=request.session,
+            called=called,
+            surface="mcp",
+            observe=exchange.observe,
+            ask=exchange.ask,
+            asks=exchange.kinds,
+            background=background,
+            wait_seconds=self._wait_seconds(request, responses),
+        )
         await exchange.flush()
         if isinstance(outcome, Result):
             return _result_response(outcome, exchange, responses)

@@ -24,10 +24,9 @@ from toolkiln.kiln import Kiln
 from toolkiln.model.call import Result, Status, Task
 from toolkiln.model.spec import Role, ToolSpec
 from toolkiln.surfaces.mcp.calls import file_block
-from toolkiln.surfaces.mcp.exchange import CallExchange
 from toolkiln.surfaces.mcp.interaction import CallInteraction, CallResponses
-from toolkiln.surfaces.mcp.requests import McpRequest
-from toolkiln.surfaces.mcp.tools import icons, paged, wire_name
+from toolkiln.surfaces.mcp.requests import McpRequest, invalid_params
+from toolkiln.surfaces.mcp.tools import icons, paged, served_specs, wire_name
 
 
 class McpCatalog:
@@ -46,10 +45,7 @@ class McpCatalog:
 
     def all(self) -> dict[str, ToolSpec]:
         """Return the specs of all roles, for all callers."""
-        try:
-            return self._kiln.services.registry.specs
-        except InputError:
-            return {}
+        return served_specs(self._kiln)
 
     async def call(
         self,
@@ -64,27 +60,15 @@ class McpCatalog:
             MCPError: the call failed.
         """
 
-        async def start(exchange: CallExchange, wait_seconds: float) -> Result | Task:
-            return await self._kiln.call(
-                spec.name,
-                arguments,
-                session=request.session,
-                called=spec.name,
-                surface="mcp",
-                observe=exchange.observe,
-                ask=exchange.ask,
-                asks=exchange.kinds,
-                background="auto",
-                wait_seconds=wait_seconds,
-            )
-
         def respond(result: Result) -> dict[str, Any]:
             if result.status is not Status.OK:
                 raise _error(result)
             return present(result)
 
         responses = CallResponses(respond, _refuse_task, can_continue=False)
-        return await self._interaction.call(request, spec.name, start, responses)
+        return await self._interaction.call(
+            request, spec.name, arguments, responses, called=spec.name
+        )
 
 
 def _error(result: Result) -> MCPError:
@@ -140,10 +124,7 @@ class Prompts:
         prompts = self._by_wire_name(session)
         spec = prompts.get(name) or prompts.get(wire_name(name))
         if spec is None:
-            hint = nearest_hint(name, prompts)
-            raise MCPError(
-                INVALID_PARAMS, f"Unknown prompt: {name}", {"hint": hint} if hint else None
-            )
+            raise invalid_params(f"Unknown prompt: {name}", nearest_hint(name, prompts))
         return spec
 
     def _by_wire_name(self, session: str) -> dict[str, ToolSpec]:

@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar, get_args
 
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
-from mcp_types import ClientCapabilities, LoggingLevel, SetLevelRequestParams
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, ClientCapabilities, LoggingLevel, SetLevelRequestParams
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
@@ -50,6 +51,11 @@ class McpRequest(Generic[P]):
 def is_modern(context: Context) -> bool:
     """Return whether a request belongs to the modern era, which has no handshake."""
     return context.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def invalid_params(message: str, hint: str | None) -> MCPError:
+    """Return an error about parameters, with a hint if there is one."""
+    return MCPError(INVALID_PARAMS, message, {"hint": hint} if hint else None)
 
 
 SCOPE_KEY = "toolkiln.caller"

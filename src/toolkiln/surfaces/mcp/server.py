@@ -61,6 +61,7 @@ from toolkiln.surfaces.mcp.requests import (
     Context,
     McpCallers,
     McpRequest,
+    invalid_params,
     is_modern,
 )
 from toolkiln.surfaces.mcp.resources import Completion, Resources, Subscriptions
@@ -219,8 +220,7 @@ class McpServer:
             session = await self._callers.session(context)
             result = await handle(McpRequest(context, params, session))
         except InputError as error:
-            hint = {"hint": error.hint} if error.hint else None
-            raise MCPError(INVALID_PARAMS, error.message, hint) from error
+            raise invalid_params(error.message, error.hint) from error
         except ToolkilnError as error:
             _log.warning("%s failed: %s", context.method, error.message)
             raise MCPError(INTERNAL_ERROR, error.message) from error

@@ -7,14 +7,11 @@ are always listed. The list is the same for all connections of a caller, and its
 import json
 import re
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from hashlib import sha256
 from operator import itemgetter
 from typing import Any
-
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
 
 from toolkiln.appearance import svg
 from toolkiln.errors import InputError, UnknownTool
@@ -23,6 +20,7 @@ from toolkiln.model.spec import BUILTIN_NAMES, Role, ToolSpec
 from toolkiln.operations.library import listed_tools
 from toolkiln.schema.providers import compile_tool
 from toolkiln.schema.providers.mcp import result_structurer
+from toolkiln.surfaces.mcp.requests import invalid_params
 
 _PORTABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _LOOKS_GENERATED = re.compile(r".*_[0-9a-f]{12}")
@@ -134,6 +132,14 @@ def _description(spec: ToolSpec) -> str:
     return text[: end if end > room // 2 else room].rstrip() + more
 
 
+def served_specs(kiln: Kiln) -> dict[str, ToolSpec]:
+    """Return the specs of all roles, for all callers; none if nothing is served yet."""
+    try:
+        return kiln.services.registry.specs
+    except InputError:  # nothing is served yet
+        return {}
+
+
 TOOLS_PAGE_SIZE = 200
 MAX_TOOLS_WITH_ICONS = 100
 """Longer lists omit the images, which take half a kilobyte each."""
@@ -167,7 +173,7 @@ class ToolListing:
         return page
 
     def _original_name(self, name: str) -> str:
-        specs = self._specs()
+        specs = served_specs(self._kiln)
         if name in specs:
             return name
         if self._originals[0] is not specs:
@@ -181,11 +187,10 @@ class ToolListing:
             MCPError: the name is that of a prompt or resource; reported as an unknown tool.
         """
         original = self._original_name(name)
-        spec = self._specs().get(original)
+        spec = served_specs(self._kiln).get(original)
         if spec is not None and spec.role is not Role.TOOL:
             error = UnknownTool(name, self._kiln.specs(session))
-            hint = {"hint": error.hint} if error.hint else None
-            raise MCPError(INVALID_PARAMS, f"Unknown tool: {error.message}", hint)
+            raise invalid_params(f"Unknown tool: {error.message}", error.hint)
         return original
 
     def mcp_tool(self, spec: ToolSpec) -> McpTool:
@@ -198,19 +203,13 @@ class ToolListing:
 
     def schema_with_headers(self, name: str, session: str) -> dict[str, Any] | None:
         """Return the input schema of a tool if some arguments are also sent as headers."""
-        spec = self._specs().get(self._original_name(name))
+        spec = served_specs(self._kiln).get(self._original_name(name))
         if spec is None or not self._kiln.security.may_see(session)(spec):
             return None
         return self.mcp_tool(spec).schema_with_headers
 
-    def _specs(self) -> Mapping[str, ToolSpec]:
-        try:
-            return self._kiln.services.registry.specs
-        except InputError:  # only built-in tools are served yet
-            return {}
-
     def _entries(self, session: str) -> _Entries:
-        specs, rules = self._specs(), self._kiln.security.live.rules()
+        specs, rules = served_specs(self._kiln), self._kiln.security.live.rules()
         cached = self._lists.get(session)
         if cached is not None and cached[0] is specs and cached[1] is rules:
             return cached[2]
