@@ -4,8 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkiln.sandbox.network.connection import ConnectionEnded
-from toolkiln.sandbox.network.request import ProxyRequest, parse_request, requested_host
+from toolkiln.sandbox.network.connection import (
+    ConnectionEnded,
+    ProxyRequest,
+    parse_request,
+    requested_host,
+)
 
 
 def head(*lines: str) -> bytes:

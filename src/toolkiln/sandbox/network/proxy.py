@@ -38,8 +38,6 @@ from toolkiln.sandbox.network.connection import (
     ConnectionOutcome,
     ConnectionRecord,
     ProxyConnection,
-)
-from toolkiln.sandbox.network.request import (
     ProxyRequest,
     parse_request,
     requested_host,
