@@ -28,8 +28,7 @@ from toolkiln.model.spec import Dialect, ToolSpec
 from toolkiln.model.tool import ResolvedTool
 from toolkiln.operations.operation import decode_cursor, encode_cursor
 from toolkiln.sandbox.channel import CallChannel
-from toolkiln.sandbox.network.connection import ConnectionEnded
-from toolkiln.sandbox.network.connection import parse_request, requested_host
+from toolkiln.sandbox.network.connection import ConnectionEnded, parse_request, requested_host
 from toolkiln.schema.arguments import ArgumentChecker
 from toolkiln.schema.providers import PROVIDERS, compile_tool
 from toolkiln.schema.providers.compilers import health
