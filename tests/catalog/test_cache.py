@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -110,70 +111,39 @@ def test_examples_are_the_same_from_the_cache(tmp_path: Path, readings: list[str
     assert readings == []
 
 
-def edit(folder: Path) -> None:
-    (folder / "a.py").write_text(tool("a", 2))
-
-
-def rename_tool(folder: Path) -> None:
-    (folder / "a.py").write_text(tool("b"))
-
-
-def break_it(folder: Path) -> None:
-    (folder / "a.py").write_text("def a(:\n")
-
-
-def empty_it(folder: Path) -> None:
-    (folder / "a.py").write_text("")
-
-
-def edit_helper(folder: Path) -> None:
-    (folder / "shared.py").write_text("VALUE = 2\n")
-
-
-def remove_helper(folder: Path) -> None:
-    (folder / "shared.py").unlink()
-
-
-def add_sought_module(folder: Path) -> None:
-    (folder / "later.py").write_text("VALUE = 1\n")
-
-
-def add_sought_package(folder: Path) -> None:
-    (folder / "later").mkdir()
-    (folder / "later" / "__init__.py").write_text("VALUE = 1\n")
-
-
-def remove(folder: Path) -> None:
-    (folder / "a.py").unlink()
-
-
-def become_folder(folder: Path) -> None:
-    (folder / "a.py").unlink()
-    (folder / "a.py").mkdir()
-    (folder / "a.py" / "x.py").write_text(tool("x"))
-
-
-def become_link(folder: Path) -> None:
-    (folder / "a.py").unlink()
-    (folder / "a.py").symlink_to(folder / "sought.py")
-
-
-def become_pipe(folder: Path) -> None:
-    (folder / "a.py").unlink()
-    os.mkfifo(folder / "a.py")
-
-
 @pytest.mark.parametrize(
-    "change",
-    [edit, rename_tool, break_it, empty_it, edit_helper, remove_helper, add_sought_module,
-     add_sought_package, remove, become_folder, become_link, become_pipe],
-)  # fmt: skip
+    ("removed", "written"),
+    [
+        ([], {"a.py": tool("a", 2)}),
+        ([], {"a.py": tool("b")}),
+        ([], {"a.py": "def a(:\n"}),
+        ([], {"a.py": ""}),
+        ([], {"shared.py": "VALUE = 2\n"}),
+        (["shared.py"], {}),
+        ([], {"later.py": "VALUE = 1\n"}),
+        ([], {"later/__init__.py": "VALUE = 1\n"}),
+        (["a.py"], {}),
+        (["a.py"], {"a.py/x.py": tool("x")}),
+        (["a.py"], {"a.py": Path("sought.py")}),
+        (["a.py"], {"a.py": None}),
+    ],
+)
 def test_changed_files_are_read_as_they_are(
-    folder: Path, file: Path, change: Callable[[Path], None]
+    folder: Path, file: Path, removed: list[str], written: dict[str, str | Path | None]
 ) -> None:
     read_all(folder, file)
 
-    change(folder)
+    for name in removed:
+        (folder / name).unlink()
+    for name, content in written.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        if content is None:
+            os.mkfifo(path)
+        elif isinstance(content, Path):
+            path.symlink_to(folder / content)
+        else:
+            path.write_text(content)
 
     assert read_all(folder, file) == anew(folder)
     assert read_all(folder, file) == anew(folder)
@@ -199,14 +169,6 @@ def test_any_course_of_changes_is_read_as_without_a_cache(
         assert read_all(top / "tools", top / "cache.db") == anew(top / "tools")
 
 
-def replace_by_rubbish(file: Path) -> None:
-    file.write_bytes(b"rubbish" * 1000)
-
-
-def truncate(file: Path) -> None:
-    os.truncate(file, 1000)
-
-
 def flip(file: Path) -> None:
     data = bytearray(file.read_bytes())
     for at in range(1024, len(data), 7):
@@ -214,30 +176,23 @@ def flip(file: Path) -> None:
     file.write_bytes(data)
 
 
-def empty(file: Path) -> None:
-    file.write_bytes(b"")
-
-
-def drop_table(file: Path) -> None:
+def execute(statement: str, file: Path) -> None:
     with closing(sqlite3.connect(file)) as database, database:
-        database.execute("DROP TABLE readings")
-
-
-def fill_with_other_things(file: Path) -> None:
-    with closing(sqlite3.connect(file)) as database, database:
-        database.execute("UPDATE readings SET reading = '{\"path\": 5}'")
-
-
-def fill_with_nothing(file: Path) -> None:
-    with closing(sqlite3.connect(file)) as database, database:
-        database.execute("UPDATE readings SET reading = NULL")
+        database.execute(statement)
 
 
 @pytest.mark.parametrize(
     "damage",
-    [replace_by_rubbish, truncate, flip, empty, drop_table, fill_with_other_things,
-     fill_with_nothing],
-)  # fmt: skip
+    [
+        lambda file: file.write_bytes(b"rubbish" * 1000),
+        lambda file: os.truncate(file, 1000),
+        flip,
+        lambda file: file.write_bytes(b""),
+        partial(execute, "DROP TABLE readings"),
+        partial(execute, "UPDATE readings SET reading = '{\"path\": 5}'"),
+        partial(execute, "UPDATE readings SET reading = NULL"),
+    ],
+)
 def test_damaged_cache_is_read_past_and_mended(
     folder: Path, file: Path, readings: list[str], damage: Callable[[Path], None]
 ) -> None:
@@ -278,7 +233,7 @@ def test_code_version_changes_with_the_code(
     monkeypatch.setattr(cache_module, "_PACKAGE", package)
     before = cache_module._code_version()
 
-    with (package / "spec" / "reading.py").open("a") as source:
+    with (package / "spec" / "reader.py").open("a") as source:
         source.write("#\n")
 
     assert cache_module._code_version() != before
@@ -286,7 +241,7 @@ def test_code_version_changes_with_the_code(
 
 def test_locked_cache_is_read_past(folder: Path, file: Path) -> None:
     read_all(folder, file)
-    edit(folder)
+    (folder / "a.py").write_text(tool("a", 2))
     with closing(sqlite3.connect(file)) as database:
         database.execute("BEGIN EXCLUSIVE")
 
@@ -308,7 +263,7 @@ def test_cache_out_of_reach_is_read_past(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", [0o000, 0o500])
 def test_cache_that_may_not_be_written_is_read_past(folder: Path, file: Path, mode: int) -> None:
     read_all(folder, file)
-    edit(folder)
+    (folder / "a.py").write_text(tool("a", 2))
     file.parent.chmod(mode)
 
     found = read_all(folder, file)
@@ -401,7 +356,7 @@ def test_files_that_are_gone_leave_the_cache_in_the_end(
     for number in range(20):
         (folder / f"many{number}.py").unlink()
 
-    edit(folder)
+    (folder / "a.py").write_text(tool("a", 2))
     read_all(folder, file)
 
     with closing(sqlite3.connect(file)) as database:

@@ -61,82 +61,51 @@ def kit_name(catalog: Catalog) -> str:
     return kit.name
 
 
-def test_tool_is_switched_off_and_on(shop: Workshop, admissions: Admissions) -> None:
-    admissions.switch("single", False)
-    off = offered(shop.catalog())
-    admissions.switch("single", True)
-
-    assert off == ALL
-    assert offered(shop.catalog()) == {*ALL, "single"}
-    assert shop.catalog().manifest.enabled == {}
+KIT_NAME = "the toolkit"
+PARTLY_OFF = {"enabled": False, "methods": {"drop_it": False}}
 
 
-@pytest.mark.parametrize(
-    ("wanted", "left"),
+@each_row(
+    "steps, left",
     [
-        (True, ALL),
-        (False, set()),
-        ({}, ALL),
-        ({"enabled": True}, ALL),
-        ({"enabled": False}, set()),
-        ({"methods": {"read_it": False}}, {"write_it", "drop_it"}),
-        ({"methods": {"read_it": True}}, ALL),
-        ({"enabled": False, "methods": {"read_it": True}}, set()),
-        ({"enabled": True, "methods": dict.fromkeys(ALL, False)}, set()),
+        ([("single", False)], ALL),
+        ([("single", False), ("single", True)], {*ALL, "single"}),
+        ([(KIT_NAME, True)], {*ALL, "single"}),
+        ([(KIT_NAME, False)], {"single"}),
+        ([(KIT_NAME, {})], {*ALL, "single"}),
+        ([(KIT_NAME, {"enabled": True})], {*ALL, "single"}),
+        ([(KIT_NAME, {"enabled": False})], {"single"}),
+        ([(KIT_NAME, {"methods": {"read_it": False}})], {"write_it", "drop_it", "single"}),
+        ([(KIT_NAME, {"methods": {"read_it": True}})], {*ALL, "single"}),
+        ([(KIT_NAME, {"enabled": False, "methods": {"read_it": True}})], {"single"}),
+        ([(KIT_NAME, {"enabled": True, "methods": dict.fromkeys(ALL, False)})], {"single"}),
+        ([(method, False) for method in sorted(ALL)], {"single"}),
+        # Enabling a method of a disabled toolkit enables that one alone.
+        ([(KIT_NAME, False), ("drop_it", True)], {"drop_it", "single"}),
+        ([(KIT_NAME, PARTLY_OFF), ("drop_it", True)], {"drop_it", "single"}),
+        ([(KIT_NAME, PARTLY_OFF), ("read_it", False)], {"single"}),
+        ([("read_it", False), (KIT_NAME, True)], {*ALL, "single"}),
+        ([("Files.read_it", False)], {"write_it", "drop_it", "single"}),
     ],
 )
-def test_toolkit_is_switched_as_a_whole_or_by_method(
-    shop: Workshop, admissions: Admissions, wanted: Any, left: set[str]
+def test_tools_toolkits_and_methods_are_switched_off_and_on(
+    shop: Workshop, admissions: Admissions, steps: list[tuple[str, Any]], left: set[str]
 ) -> None:
-    admissions.switch(kit_name(shop.catalog()), wanted)
-
-    assert offered(shop.catalog()) == {*left, "single"}
-
-
-def test_toolkit_without_any_method_left_is_off(shop: Workshop, admissions: Admissions) -> None:
-    name = kit_name(shop.catalog())
-    for method in sorted(ALL):
-        admissions.switch(method, False)
-
-    entry = shop.catalog().manifest.enabled[name]
-    assert not (entry if isinstance(entry, bool) else entry.enabled)
-    assert offered(shop.catalog()) == {"single"}
-
-
-def test_enabling_a_method_of_a_toolkit_that_is_off_enables_that_one_alone(
-    shop: Workshop, admissions: Admissions
-) -> None:
-    name = kit_name(shop.catalog())
-    for wanted in (False, {"enabled": False, "methods": {"drop_it": False}}):
-        admissions.switch(name, wanted)
-        admissions.switch("drop_it", True)
-
-        assert offered(shop.catalog()) == {"drop_it", "single"}
-
-
-def test_disabling_a_method_of_a_toolkit_that_is_off_enables_nothing(
-    shop: Workshop, admissions: Admissions
-) -> None:
-    admissions.switch(kit_name(shop.catalog()), {"enabled": False, "methods": {"drop_it": False}})
-    admissions.switch("read_it", False)
-
-    assert offered(shop.catalog()) == {"single"}
-
-
-def test_toolkit_switched_on_has_all_its_methods_again(
-    shop: Workshop, admissions: Admissions
-) -> None:
-    admissions.switch("read_it", False)
-    admissions.switch(kit_name(shop.catalog()), True)
-
-    assert offered(shop.catalog()) == {*ALL, "single"}
+    kit = kit_name(shop.catalog())
+    for name in (kit, "single"):
+        admissions.switch(name, True)
     assert shop.catalog().manifest.enabled == {}
 
+    for name, wanted in steps:
+        admissions.switch(kit if name == KIT_NAME else name, wanted)
 
-def test_method_is_known_by_its_place_in_the_source(shop: Workshop, admissions: Admissions) -> None:
-    admissions.switch("Files.read_it", False)
-
-    assert offered(shop.catalog()) == {"write_it", "drop_it", "single"}
+    catalog = shop.catalog()
+    assert offered(catalog) == left
+    if not left & ALL:
+        entry = catalog.manifest.enabled[kit]
+        assert not (entry if isinstance(entry, bool) else entry.enabled)
+    if left == {*ALL, "single"}:
+        assert catalog.manifest.enabled == {}
 
 
 def test_name_of_a_tool_comes_before_the_function_behind_another(shop: Workshop) -> None:
@@ -194,24 +163,20 @@ def test_core_toolkit_refuses_to_lose_a_method(shop: Workshop, wanted: Any) -> N
 
 @each_row(
     "name, wanted, hint",
-    [("singel", False, "single"), ("raed_it", True, "read_it"), ("", False, None)],
+    [
+        ("singel", False, "single"),
+        ("raed_it", True, "read_it"),
+        (KIT_NAME, {"methods": {"raed_it": False}}, "read_it"),
+        ("", False, None),
+    ],
 )
-def test_unknown_name_is_answered_with_the_nearest(
-    admissions: Admissions, name: str, wanted: bool, hint: str | None
+def test_the_hint_for_an_unknown_name_is_the_nearest(
+    shop: Workshop, admissions: Admissions, name: str, wanted: Any, hint: str | None
 ) -> None:
     with pytest.raises(UnknownTool) as caught:
-        admissions.switch(name, wanted)
+        admissions.switch(kit_name(shop.catalog()) if name == KIT_NAME else name, wanted)
 
     assert (hint or "") in (caught.value.hint or "")
-
-
-def test_unknown_method_is_answered_with_the_nearest(
-    shop: Workshop, admissions: Admissions
-) -> None:
-    with pytest.raises(UnknownTool) as caught:
-        admissions.switch(kit_name(shop.catalog()), {"methods": {"raed_it": False}})
-
-    assert "read_it" in (caught.value.hint or "")
 
 
 @each_row(
