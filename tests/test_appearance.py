@@ -16,7 +16,7 @@ DRAWN = {"svg", "path", "circle", "rect", "line", "ellipse", "polyline", "polygo
 
 @pytest.fixture
 def unread() -> Iterator[None]:
-    """Have the drawings read anew, before and after."""
+    """Clear the cache of drawings before and after."""
     appearance._drawings.cache_clear()
     yield
     appearance._drawings.cache_clear()

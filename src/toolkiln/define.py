@@ -381,9 +381,8 @@ def _reject_unknown(decorator: str, declared: Mapping[str, Any], options: type) 
 
 
 def _marker(attribute: str, declared: dict[str, Any]) -> Callable[[T], T]:
-    return lambda decorated: _marked(decorated, attribute, declared)
+    def mark(decorated: T) -> T:
+        setattr(decorated, attribute, declared)
+        return decorated
 
-
-def _marked(decorated: T, attribute: str, declared: dict[str, Any]) -> T:
-    setattr(decorated, attribute, declared)
-    return decorated
+    return mark

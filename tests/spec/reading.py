@@ -1,4 +1,4 @@
-"""Reading a source text in a test: what comes out, in the shape a test wants to look at."""
+"""Reading a source text in a test: the parts of a reading that tests compare."""
 
 from pathlib import Path
 from textwrap import dedent

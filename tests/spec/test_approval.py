@@ -26,7 +26,7 @@ def asks(tool: ToolSpec) -> tuple[bool, str | None]:
 
 
 @each_row(
-    "given, told",
+    "given, expected",
     [
         ("True", (True, None)),
         ("False", (False, None)),
@@ -37,11 +37,11 @@ def asks(tool: ToolSpec) -> tuple[bool, str | None]:
     ],
 )
 def test_a_decorator_says_always_never_or_names_a_function(
-    given: str, told: tuple[bool, str | None]
+    given: str, expected: tuple[bool, str | None]
 ) -> None:
     source = DECORATED.format(given=given)
 
-    assert asks(one(source)) == told
+    assert asks(one(source)) == expected
     assert not [f for f in reading(source).findings if "approval" in f.message]
 
 
@@ -56,28 +56,25 @@ def test_a_lambda_is_refused_and_people_are_asked() -> None:
     assert asks(one(source)) == (True, None)
 
 
-@each_row("given", ["missing", "imported", "NOT_CALLED", "Policy", "len"])
-def test_a_name_that_is_no_function_of_the_file_means_always(given: str) -> None:
+@each_row(
+    "given, rule, said",
+    [
+        *((name, "unknown-value", repr(name))
+          for name in ("missing", "imported", "NOT_CALLED", "Policy", "len")),
+        ("Policy.ask", "unknown-value", ""),
+        ("print('x') or is_risky", "unknown-value", ""),
+        ("not is_risky", "unknown-value", ""),
+        ("'no'", "bad-option", ""),
+    ],
+)  # fmt: skip
+def test_anything_but_a_flag_or_a_function_of_the_file_means_always(
+    given: str, rule: str, said: str
+) -> None:
     source = DECORATED.format(given=given)
 
-    (finding,) = findings(source, "unknown-value")
+    (finding,) = findings(source, rule)
 
-    assert repr(given) in finding.message
-    assert asks(one(source)) == (True, None)
-
-
-@each_row("given", ["Policy.ask", "print('x') or is_risky", "not is_risky"])
-def test_a_value_that_is_not_known_means_always(given: str) -> None:
-    source = DECORATED.format(given=given)
-
-    assert findings(source, "unknown-value")
-    assert asks(one(source)) == (True, None)
-
-
-def test_a_value_of_the_wrong_kind_means_always() -> None:
-    source = DECORATED.format(given="'no'")
-
-    assert findings(source, "bad-option")
+    assert said in finding.message
     assert asks(one(source)) == (True, None)
 
 
@@ -94,7 +91,7 @@ CONSTANTS = """
 
 
 @each_row(
-    "given, told",
+    "given, expected",
     [
         ("", (False, None)),
         ("def needs_permission(args): return True", (True, "needs_permission")),
@@ -103,11 +100,13 @@ CONSTANTS = """
         ("from policy import needs_permission", (True, None)),
     ],
 )
-def test_a_file_of_constants_may_have_a_function(given: str, told: tuple[bool, str | None]) -> None:
+def test_a_file_of_constants_may_have_a_function(
+    given: str, expected: tuple[bool, str | None]
+) -> None:
     source = CONSTANTS.format(given=given)
 
-    assert asks(one(source)) == told
-    assert bool(findings(source, "unknown-value")) == (told == (True, None))
+    assert asks(one(source)) == expected
+    assert bool(findings(source, "unknown-value")) == (expected == (True, None))
 
 
 @each_row(
@@ -188,17 +187,18 @@ def test_the_method_of_a_toolkit_counts_for_all_its_tools_and_is_none(
     assert {asks(tool) for tool in tools} == {(True, "Files.needs_permission")}
 
 
-def test_a_method_that_takes_single_arguments_is_a_tool_like_the_others() -> None:
-    asked = 'def needs_permission(self, path: str): "Tell whether a path is protected."'
-    tools = reading(TOOLKIT.format(asked=asked, mark="")).tools
-
-    assert [tool.name for tool in tools] == ["needs_permission", "remove", "show"]
-    assert {asks(tool) for tool in tools} == {(False, None)}
-
-
-def test_a_marked_method_is_a_tool_whatever_its_name() -> None:
-    asked = '@method_metadata()\n        def needs_permission(self, args: dict): "Tell."'
-    tools = reading(TOOLKIT.format(asked=asked, mark="@method_metadata()")).tools
+@each_row(
+    "asked, mark",
+    [
+        ('def needs_permission(self, path: str): "Tell whether a path is protected."', ""),
+        (
+            '@method_metadata()\n        def needs_permission(self, args: dict): "Tell."',
+            "@method_metadata()",
+        ),
+    ],
+)
+def test_a_method_with_single_arguments_or_a_mark_is_a_tool(asked: str, mark: str) -> None:
+    tools = reading(TOOLKIT.format(asked=asked, mark=mark)).tools
 
     assert [tool.name for tool in tools] == ["needs_permission", "remove", "show"]
     assert {asks(tool) for tool in tools} == {(False, None)}

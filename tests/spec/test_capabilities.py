@@ -1,4 +1,4 @@
-"""What a file can touch is found through aliases, and ordinary code is left in peace."""
+"""What a file can touch is found through aliases, and ordinary code has no findings."""
 
 import ast
 import sysconfig
@@ -266,7 +266,7 @@ def test_a_redefinition_elsewhere_hides_nothing(source: str, expected: str) -> N
     assert expected in kinds(source)
 
 
-def test_each_use_is_told_once_where_it_comes_first() -> None:
+def test_each_use_is_reported_once_where_it_comes_first() -> None:
     source = (
         "import httpx, os\n\ndef f():\n    os.getenv('A')\n    import httpx\n\nos.getenv('B')\n"
     )
@@ -279,7 +279,7 @@ def test_each_use_is_told_once_where_it_comes_first() -> None:
     ]
 
 
-def test_chains_longer_than_pythons_stack_are_got_through() -> None:
+def test_chains_longer_than_pythons_stack_are_read() -> None:
     chain = "import os\nos" + ".a" * 2_000 + "\nx" + ".a" * 2_000 + "()" * 500
 
     assert uses(chain) == set()
@@ -338,7 +338,7 @@ EXPRESSIONS = st.recursive(
 
 
 @given(st.lists(st.tuples(NAMES.filter(lambda n: n != "__import__"), EXPRESSIONS), max_size=4))
-def test_no_expression_brings_it_down(assignments: list[tuple[str, str]]) -> None:
+def test_no_expression_raises(assignments: list[tuple[str, str]]) -> None:
     header = "import os, sys\nfrom pathlib import Path\n"
     lines = [f"{name} = {value}\n" for name, value in assignments]
 

@@ -1,4 +1,4 @@
-"""The standard library and every installed package: whatever is in them, reading gets through.
+"""The standard library and every installed package are read without an exception.
 
 The usual run takes every twentieth file; `pytest -m corpus` takes them all.
 """
@@ -25,8 +25,8 @@ def corpus() -> list[Path]:
     return [*own, *sorted(PACKAGES.rglob("*.py"))]
 
 
-def get_through(file: Path, path: str) -> None:
-    """Read one file and look at what every reading must hold."""
+def check_reading(file: Path, path: str) -> None:
+    """Read one file and check what holds for every reading."""
     try:
         source = decode(file.read_bytes())
     except (SyntaxError, UnicodeDecodeError):
@@ -54,12 +54,12 @@ def get_through(file: Path, path: str) -> None:
 def test_a_sample_is_read_without_an_exception(chunk: int) -> None:
     for file in corpus()[::EVERY][chunk::4]:
         if file.stat().st_size <= 200_000:
-            get_through(file, "<memory>")
+            check_reading(file, "<memory>")
 
 
 def test_a_sample_is_read_with_its_neighbours() -> None:
     for file in [f for f in corpus() if PACKAGES in f.parents][:: EVERY * 8]:
-        get_through(file, str(file))
+        check_reading(file, str(file))
 
 
 @pytest.mark.corpus
@@ -67,7 +67,7 @@ def test_a_sample_is_read_with_its_neighbours() -> None:
 def test_everything_is_read_without_an_exception(chunk: int) -> None:
     for file in corpus()[chunk::CHUNKS]:
         if file.stat().st_size <= MAX_BYTES:
-            get_through(file, "<memory>")
+            check_reading(file, "<memory>")
 
 
 @pytest.mark.corpus
@@ -75,4 +75,4 @@ def test_everything_is_read_without_an_exception(chunk: int) -> None:
 def test_everything_is_read_with_its_neighbours(chunk: int) -> None:
     for file in corpus()[chunk::CHUNKS]:
         if file.stat().st_size <= MAX_BYTES:
-            get_through(file, str(file))
+            check_reading(file, str(file))

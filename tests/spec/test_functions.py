@@ -91,9 +91,13 @@ def test_what_is_no_public_function_of_the_file_is_no_tool(source: str) -> None:
         ("def a(): yield 1", ["a"]),
         ("def a(): ...\na.cost = 3", ["a"]),
         ("tool = 3\ndef a(): ...", ["a"]),
+        ("from toolkiln import tool\n@tool\ndef a(): ...\ndef b(): ...", ["a"]),
+        ("class K:\n    @method_metadata()\n    def a(self): ...\ndef b(): ...", ["a"]),
     ],
 )
-def test_a_file_without_marks_offers_its_public_functions(source: str, expected: list[str]) -> None:
+def test_a_file_offers_its_public_functions_unless_some_are_marked(
+    source: str, expected: list[str]
+) -> None:
     assert names(source) == expected
 
 
@@ -118,21 +122,6 @@ def test_of_two_functions_with_one_name_the_last_is_the_tool() -> None:
     tool = one("def f(a: int): ...\ndef f(b: str): ...")
 
     assert list(tool.parameters["properties"]) == ["b"]
-
-
-def test_one_mark_takes_the_other_functions_out() -> None:
-    assert names("from toolkiln import tool\n@tool\ndef a(): ...\ndef b(): ...") == ["a"]
-
-
-def test_a_mark_on_a_method_takes_the_functions_out() -> None:
-    source = """
-    class Kit:
-        @method_metadata(display_name="A")
-        def a(self): ...
-    def b(): ...
-    """
-
-    assert names(source) == ["a"]
 
 
 def test_every_kind_of_parameter_is_in_the_schema() -> None:

@@ -522,7 +522,7 @@ def test_memory_has_no_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert reading("import a\ndef f(): ...", "<memory>").helpers == ()
 
 
-def test_an_unknown_type_in_a_helper_is_reported_where_it_stands(tmp_path: Path) -> None:
+def test_an_unknown_type_in_a_helper_is_reported_there(tmp_path: Path) -> None:
     model = "from pydantic import BaseModel\nfrom pandas import DataFrame\n\n\n"
     files(tmp_path, shapes=f"{model}class Box(BaseModel):\n    content: DataFrame\n")
 

@@ -119,7 +119,7 @@ def test_toolkits_are_hidden_unless_said_otherwise(decorator: str) -> None:
     assert kit("@tool_metadata(visible=True)\n" + KIT).visible
 
 
-def test_a_core_toolkit_and_a_core_method_are_told_apart() -> None:
+def test_a_core_toolkit_differs_from_a_core_method() -> None:
     source = """
     @tool_metadata(is_core=True)
     class A:

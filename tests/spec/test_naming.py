@@ -93,7 +93,7 @@ def test_accepted_names_that_clients_change_say_which_and_how(name: str, words: 
     assert words in (name_problem(name) or "")
 
 
-def test_every_effect_on_a_name_is_told_at_once() -> None:
+def test_a_name_problem_lists_every_effect() -> None:
     problem = name_problem("Read-" + "x" * 40) or ""
 
     assert problem.count(";") == 2

@@ -83,7 +83,7 @@ def test_double_underscore_parameters_are_injected_and_hidden() -> None:
     }
 
 
-def test_types_of_injected_parameters_are_nobodys_business() -> None:
+def test_types_of_injected_parameters_are_not_reported() -> None:
     assert not rules(WEATHER) & {"unresolved-type", "missing-annotation", "undescribed-parameter"}
 
 

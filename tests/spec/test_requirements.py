@@ -189,7 +189,9 @@ def test_compatible_requirements_are_both_kept(one: str, other: str) -> None:
         ("[tool]\ntoolkiln = 1", 3, "not a table"),
     ],
 )
-def test_faults_in_the_block_are_told_with_their_line(content: str, line: int, words: str) -> None:
+def test_faults_in_the_block_are_reported_with_their_line(
+    content: str, line: int, words: str
+) -> None:
     source = "\n".join(["# /// script", *(f"# {text}" for text in content.split("\n")), "# ///"])
 
     found = messages(read_requirements(source, None))
@@ -212,7 +214,7 @@ def test_a_block_that_never_ends_is_a_problem() -> None:
     assert found == [(2, "the PEP 723 block has no closing line")]
 
 
-def test_faults_in_docstring_and_comments_are_told_with_their_line() -> None:
+def test_faults_in_docstring_and_comments_are_reported_with_their_line() -> None:
     docstring = "\ntitle: X\n  requirements: -e .\n"
     source = f'"""{docstring}"""\nx = 1\n# requirements: y=1\n'
 

@@ -1,4 +1,4 @@
-"""Secrets in the source are found and never repeated; placeholders are let pass."""
+"""Secrets in the source are found and never repeated; placeholders are ignored."""
 
 import ast
 import sysconfig
@@ -17,7 +17,7 @@ BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
 
 
 def found(source: str) -> list[LiteralSecret]:
-    """Samples are broken by a bar, lest scanners of repositories take them for real."""
+    """Samples are broken by a bar, so that repository scanners ignore them."""
     return find_secrets(walk(ast.parse(source.replace("|", ""))))
 
 
@@ -53,7 +53,7 @@ def found(source: str) -> list[LiteralSecret]:
         ("redis://:h7Gq2pLx@cache:6379", "password in a redis:// URL"),
     ],
 )
-def test_a_known_format_is_found_wherever_it_stands(secret: str, kind: str) -> None:
+def test_a_known_format_is_found_in_any_string(secret: str, kind: str) -> None:
     for source in (f'x = "{secret}"', f'f("Bearer {secret}")', f"b'{secret}'", f"f'{secret}{{x}}'"):
         assert [use.description for use in found(source)] == [kind], source
 
@@ -168,7 +168,7 @@ def test_no_report_repeats_the_secret(text: str) -> None:
 
 
 @given(st.text() | st.binary(), st.text())
-def test_no_constant_brings_it_down(value: str | bytes, name: str) -> None:
+def test_no_constant_raises(value: str | bytes, name: str) -> None:
     tree = ast.parse(f"api_key = 1\nf(password=1)\nd = {{{name!r}: {value!r}}}")
 
     assert isinstance(find_secrets(walk(tree)), list)

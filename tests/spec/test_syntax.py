@@ -186,7 +186,7 @@ def test_an_integer_of_a_thousand_digits_is_kept() -> None:
     assert properties(f"def f(x: int = {'9' * 1_000}): ...")["x"]["default"] == int("9" * 1_000)
 
 
-def test_invalid_escapes_warn_nobody() -> None:
+def test_invalid_escapes_raise_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
 

@@ -115,15 +115,17 @@ def test_the_schema_is_found_in_every_wrapping(schema: str) -> None:
     assert "unknown-value" not in rules(source)
 
 
-def test_a_schema_alone_makes_a_method_a_tool() -> None:
-    source = """
-    class Kit:
-        @openapi_schema({"type": "object", "properties": {}})
-        def f(self): ...
-        def g(self): ...
-    """
-
-    assert names(source) == ["f"]
+@each_row(
+    "members, expected",
+    [
+        ("@openapi_schema({'type': 'object'})\n    def f(self): ...\n    def g(self): ...", ["f"]),
+        ("@method_metadata()\n    def _f(self): ...\n    def _g(self): ...", ["_f"]),
+    ],
+)
+def test_a_decorated_method_is_a_tool_and_the_others_are_none(
+    members: str, expected: list[str]
+) -> None:
+    assert names(f"class Kit:\n    {members}") == expected
 
 
 @each_row("signature, about", [("self", "'x'"), ("self, x, y", "'y'"), ("self, z=1", "'x'")])
@@ -206,17 +208,6 @@ def test_metadata_may_be_given_by_position() -> None:
     )  # fmt: skip
     assert (tool.display_name, tool.description) == ("It", "Does it.")
     assert (tool.is_core, tool.visible) == (True, False)
-
-
-def test_a_private_method_is_a_tool_if_decorated() -> None:
-    source = """
-    class Kit:
-        @method_metadata()
-        def _f(self): ...
-        def _g(self): ...
-    """
-
-    assert names(source) == ["_f"]
 
 
 def test_two_toolkits_of_one_file_stay_apart() -> None:

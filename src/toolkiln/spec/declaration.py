@@ -144,12 +144,7 @@ def _fallback(declaration: Declaration) -> str:
 
 
 def _hints(options: DeclaredOptions) -> Hints:
-    return Hints(
-        read_only=options.optional_flag("read_only"),
-        destructive=options.optional_flag("destructive"),
-        idempotent=options.optional_flag("idempotent"),
-        open_world=options.optional_flag("open_world"),
-    )
+    return Hints(**{name: options.optional_flag(name) for name in Hints.model_fields})
 
 
 def _limits(options: DeclaredOptions) -> Limits:

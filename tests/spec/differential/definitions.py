@@ -195,7 +195,7 @@ def _generic(d: Draft, name: str) -> Named:
 
 
 def _tagged(d: Draft, name: str) -> Named:
-    """A union of models told apart by a field, under one name."""
+    """A union of models with a discriminator field, under one name."""
     model, literal, field = (
         d.use("pydantic.BaseModel"),
         d.use("typing.Literal"),

@@ -133,14 +133,14 @@ class _Evaluation:
             case ast.Dict():
                 return self._dict(node, scope)
             case ast.UnaryOp(op=op, operand=operand):
-                return _attempt(_UNARY[type(op)], self.value(operand, scope))
+                return _attempt(_OPERATORS[type(op)], self.value(operand, scope))
             case ast.BinOp(left=left, op=op, right=right):
                 return _binary(type(op), self.value(left, scope), self.value(right, scope))
             case ast.BoolOp(op=op, values=values):
                 return self._boolean(op, values, scope)
-            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
                 return _attempt(
-                    _COMPARE[type(op)], self.value(left, scope), self.value(right, scope)
+                    _OPERATORS[type(op)], self.value(left, scope), self.value(right, scope)
                 )
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self.value(body if self.value(test, scope) else orelse, scope)
@@ -236,7 +236,7 @@ class _Evaluation:
 
 
 def _binary(op: type[ast.operator], left: Any, right: Any) -> Any:
-    if op not in _BINARY:
+    if op not in _OPERATORS:
         raise Unknown(op.__name__)
     if isinstance(left, int) and isinstance(right, int):
         if op in (ast.Pow, ast.LShift) and (abs(right) > _MAX_BITS or left.bit_length() > 64):
@@ -257,7 +257,7 @@ def _binary(op: type[ast.operator], left: Any, right: Any) -> Any:
         _plain(right)
         if len(left) > _MAX_REPEATED or re.search("%[^a-z%]", left):
             raise Unknown("format")
-    return _attempt(_BINARY[op], left, right)
+    return _attempt(_OPERATORS[op], left, right)
 
 
 def _plain(value: Any) -> Any:
@@ -316,13 +316,11 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "uuid.UUID": uuid.UUID,
 }  # fmt: skip
 """Functions that are pure and cheap for any arguments."""
-_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
     ast.Not: operator.not_,
     ast.Invert: operator.invert,
-}
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -333,8 +331,6 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.LShift: operator.lshift,
     ast.BitOr: operator.or_,
     ast.BitAnd: operator.and_,
-}
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,

@@ -52,11 +52,6 @@ class Metadata:
     unknown: list[str] = field(default_factory=list)
     """Constraints with unknown values, to be reported."""
 
-    @property
-    def is_optional(self) -> bool:
-        """Whether the field has a default."""
-        return self.default is not None or self.has_factory
-
 
 _ANNOTATED_TYPES = {
     "Gt": "gt",

@@ -153,7 +153,8 @@ class TypeReader:
         if label and len(self.notes) > noted:
             notes = self.notes[noted:]
             self.notes[noted:] = [n._replace(message=f"{label}: {n.message}") for n in notes]
-        return SchemaField(schema, metadata, not metadata.is_optional)
+        is_required = metadata.default is None and not metadata.has_factory
+        return SchemaField(schema, metadata, is_required)
 
     def note_unknown(self, metadata: Metadata, where: ast.expr | None, scope: NameScope) -> None:
         """Note the constraints whose values are only known at run time."""

@@ -5,6 +5,23 @@ import re
 import textwrap
 from typing import NamedTuple
 
+PYDANTIC = """
+import typing
+from datetime import date
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, ClassVar, Final, Generic, List, Literal, Optional, TypeVar, Union
+
+import pydantic
+from pydantic import (
+    AliasChoices, AliasGenerator, AliasPath, BaseModel, ConfigDict, Discriminator, Field,
+    PrivateAttr, RootModel, Tag, computed_field, create_model, field_serializer, field_validator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel, to_pascal, to_snake
+"""
+"""The imports of cases about models."""
+
 
 class Case(NamedTuple):
     """One module whose functions are compared with pydantic's view of them."""

@@ -1,26 +1,10 @@
 """Generic models and root models."""
 
-from .case import sheet
-
-_IMPORTS = """
-import typing
-from datetime import date
-from decimal import Decimal
-from enum import Enum
-from typing import Annotated, Any, ClassVar, Final, Generic, List, Literal, Optional, TypeVar, Union
-
-import pydantic
-from pydantic import (
-    AliasChoices, AliasGenerator, AliasPath, BaseModel, ConfigDict, Discriminator, Field,
-    PrivateAttr, RootModel, Tag, computed_field, create_model, field_serializer, field_validator,
-    model_validator,
-)
-from pydantic.alias_generators import to_camel, to_pascal, to_snake
-"""
+from .case import PYDANTIC, sheet
 
 CASES = sheet(
     "generic",
-    _IMPORTS,
+    PYDANTIC,
     r'''
 ### generic | Model[int]
 T = TypeVar("T")
