@@ -163,19 +163,16 @@ class Settings:
         """
         state = self.state.absolute()
         with suppress(OSError):  # the first write reports the error
-            state.mkdir(mode=_private_mode(), parents=True, exist_ok=True)
-            _reject_shared(state)
+            mode = 0o711 if os.geteuid() == 0 else 0o700
+            state.mkdir(mode=mode, parents=True, exist_ok=True)
+            _reject_shared(state, mode)
             if not (ignored := state / ".gitignore").exists():
                 ignored.touch(mode=0o600)
                 ignored.write_text("*\n")
         return state
 
 
-def _private_mode() -> int:
-    return 0o711 if os.geteuid() == 0 else 0o700
-
-
-def _reject_shared(folder: Path) -> None:
+def _reject_shared(folder: Path, private_mode: int) -> None:
     """Reject a folder that other accounts can write to; remove their read permission."""
     status = folder.stat()
     mode = stat.S_IMODE(status.st_mode)
@@ -190,8 +187,8 @@ def _reject_shared(folder: Path) -> None:
             hint=f"check its content, then `chmod go-w {folder}`; or set TOOLKILN_STATE to "
             "another folder",
         )
-    if status.st_uid == os.geteuid() and mode & 0o077 & ~_private_mode():
-        folder.chmod(mode & _private_mode())
+    if status.st_uid == os.geteuid() and mode & 0o077 & ~private_mode:
+        folder.chmod(mode & private_mode)
 
 
 _EFFECTS = ("allow", "deny", "ask")

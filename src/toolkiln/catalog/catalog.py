@@ -96,7 +96,7 @@ class Catalog:
         problem = self.problem
         if problem is not None:
             raise problem
-        return self.current
+        return self._snapshots.current
 
     @property
     def current(self) -> Snapshot:
@@ -300,7 +300,7 @@ class Catalog:
     @property
     def _needs_loading(self) -> bool:
         is_missing = self.problem is not None and not isinstance(self.problem, ManifestError)
-        return self.current.number == 0 or is_missing
+        return is_missing or self._snapshots.current.number == 0
 
     def _publish(self, keys: Iterable[str]) -> None:
         manifest = self._manifest
