@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tables import each_row
 from toolkiln.execution.executor import ExecutionOutcome
-from toolkiln.execution.outcomes import TruncatedText, limit_of, model_text, render, truncate
+from toolkiln.execution.output import TruncatedText, limit_of, model_text, render, truncate
 from toolkiln.model.call import CallError, Status
 from toolkiln.model.spec import Dialect, Limits, ToolSpec
 

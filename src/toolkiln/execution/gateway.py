@@ -30,9 +30,9 @@ from toolkiln.execution.outcomes import (
     as_call_error,
     invalid_arguments,
     mask_outcome,
-    model_text,
     refused_result,
 )
+from toolkiln.execution.output import model_text
 from toolkiln.execution.preflight import (
     NO_INPUTS,
     CallInputs,
