@@ -135,6 +135,20 @@ def test_a_private_name_stays_in_its_module() -> None:
     assert private == {}
 
 
+def test_the_map_for_contributors_names_existing_files() -> None:
+    root = PACKAGE.parents[1]
+    text = (root / "CONTRIBUTING.md").read_text("utf-8")
+    layers = text.partition("## Layers")[2].partition("## Style")[0]
+    named_paths = re.findall(r"`([\w/]+/[\w.]*)`", layers)
+
+    missing = [
+        path for path in named_paths if not ((PACKAGE / path).exists() or (root / path).exists())
+    ]
+
+    assert len(named_paths) > 30
+    assert missing == []
+
+
 def test_a_module_says_what_it_is() -> None:
     unsaid = []
     for file in FILES:
