@@ -39,6 +39,10 @@ class DeclaredOptions:
         self._line = line
         self._findings = findings
 
+    def has(self, *names: str) -> bool:
+        """Return whether any of these options is declared."""
+        return not self._values.keys().isdisjoint(names)
+
     def _checked(self, name: str, expected: str, fits: Callable[[Any], bool]) -> Any:
         """Return a value if it fits; None if it is missing, or reported."""
         value = self._values.get(name)
@@ -122,10 +126,11 @@ class DeclaredOptions:
 
     def choice(self, name: str, choices: tuple[T, ...]) -> T | None:
         """Return one of the choices."""
-        choice: T | None = self._checked(
-            name, f"one of {', '.join(choices)}", lambda value: value in choices
-        )
-        return choice
+        value: T | None = self._values.get(name)
+        if value is None or value in choices:
+            return value
+        self.report(name, value, f"one of {', '.join(choices)}")
+        return None
 
     def kind(self, name: str) -> Any:
         """Return an output kind; case, spaces and dashes do not matter."""
