@@ -42,7 +42,7 @@ _MOVED = {
     "cancel_task": "tasks.cancel",
     "read_output": "tasks.read_output",
     "visible": "specs",
-    "author": "run_operation(operations.write_file, …)",
+    "author": "run_operation(operations.tool_files.write_file, …)",
     "tend": "run_operation",
     "watch": "services.watch",
     "search_docs": "library.search_docs",
