@@ -19,6 +19,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from toolkiln.errors import ToolkilnError
 from toolkiln.execution.call_events import CallObserver, RunningCall
 from toolkiln.fleet.delivery import WorkerMetrics
 from toolkiln.kiln import Kiln
@@ -76,7 +77,7 @@ class Metrics(CallObserver):
 
     def watch(self, kiln: Kiln) -> "Callable[[], None]":
         """Count the tools and calls of a Kiln; returns a function that unsubscribes."""
-        self._served.set_function(lambda: len(kiln.services.registry.tools))
+        self._served.set_function(lambda: _count_tools(kiln))
         self.registry.register(_SandboxCollector(kiln))
         return kiln.engine.events.subscribe(self, passive=True)
 
@@ -117,6 +118,13 @@ class Metrics(CallObserver):
             self._tools.add(spec.name)
             return spec.name
         return _OTHER
+
+
+def _count_tools(kiln: Kiln) -> int:
+    try:
+        return len(kiln.services.registry.tools)
+    except ToolkilnError:  # nothing is served; `/readyz` says why
+        return 0
 
 
 class _WorkerCollector(Collector):
