@@ -87,7 +87,7 @@ def test_json_that_is_nested_too_deeply_is_said(served: Served) -> None:
     refused = served.ask("POST", "/v1/tools/greet/call", body, {"Content-Type": "application/json"})
 
     assert (refused.status, refused.code) == (400, "bad_json")
-    assert "nested" in refused.json()["detail"]
+    assert "nesting" in refused.json()["detail"]
 
 
 @pytest.mark.parametrize(
