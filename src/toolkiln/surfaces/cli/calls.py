@@ -3,7 +3,6 @@
 While a tool runs, its output goes to stderr; its result goes to stdout at the end.
 """
 
-import json
 import os
 import sys
 from collections.abc import Iterable
@@ -252,6 +251,7 @@ def _call(options: CallCommand) -> int:
 
 def _start_in_background(options: CallCommand) -> int:
     """Start the call in another process or at a worker, and print its id."""
+    import json
     from subprocess import Popen
     from tempfile import TemporaryFile
     from time import sleep
@@ -357,6 +357,8 @@ def _print_result(result: "Result", files: Path | None, *, as_json: bool) -> int
 
 def _print_text(result: "Result") -> None:
     """Print the text on stdout; errors and notes on stderr."""
+    import json
+
     if result.error is not None:
         _print_error(result.tool, result.error)
     elif result.text:
@@ -529,6 +531,8 @@ def _parse_pair(text: str) -> tuple[str, str]:
 
 
 def _decode_object(text: str, origin: str) -> dict[str, Any]:
+    import json
+
     try:
         value = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:

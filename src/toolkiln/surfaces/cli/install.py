@@ -9,7 +9,6 @@ import os
 import re
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -323,6 +322,8 @@ def _read(file: Path) -> bytes | None:
 
 def _write(file: Path, before: bytes | None, after: bytes, *, private: bool) -> None:
     """Replace a file atomically, with the same permissions; a new `private` one is the owner's."""
+    import tempfile
+
     try:
         target = file.resolve()
         target.parent.mkdir(parents=True, exist_ok=True)

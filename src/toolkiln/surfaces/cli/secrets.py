@@ -3,7 +3,6 @@
 No value of a secret is printed, and none has to be on a command line.
 """
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -170,6 +169,8 @@ def _changes(schema: "JsonSchema", arguments: list[str]) -> dict[str, Any]:
 
 def _value(text: str, part: Any, schema: "JsonSchema") -> Any:
     """Return a text as JSON if the schema accepts such a value, else as a string."""
+    import json
+
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -224,6 +225,8 @@ def _is_secret(part: Any) -> bool:
 
 
 def _cell(field: Mapping[str, Any], name: str) -> str:
+    import json
+
     if name not in field:
         return ""
     value = field[name]

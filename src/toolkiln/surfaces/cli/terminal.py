@@ -4,13 +4,11 @@ Text from tools is printed unchanged to files and pipes. On a terminal, control 
 escaped.
 """
 
-import json
 import select
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from getpass import getpass
 from itertools import chain
 from typing import TYPE_CHECKING, Self
 
@@ -36,6 +34,8 @@ def talk(text: str) -> None:
 
 def print_json(value: object) -> None:
     """Print a value as JSON."""
+    import json
+
     say(json.dumps(value, indent=2, ensure_ascii=False))
 
 
@@ -138,6 +138,8 @@ def one_line(text: str, limit: int = _MAX_LAST_CELL_WIDTH) -> str:
 
 def exact_json(value: object) -> str:
     """Return JSON for a person's decision: invisible characters are escaped."""
+    import json
+
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
@@ -229,6 +231,8 @@ def hidden(what: str) -> str:
 
 
 def _prompt_secret(what: str) -> str:
+    from getpass import getpass
+
     try:
         return _require(getpass(f"{what}: "), what)
     except (EOFError, UnicodeDecodeError):

@@ -3,7 +3,6 @@
 Each template for a first version passes `toolkiln check --strict`.
 """
 
-import json
 import keyword
 import re
 import sys
@@ -83,6 +82,8 @@ def check(
     tools: ToolsOption = None,
 ) -> None:
     """Check tools: what is wrong, where, and how to fix it."""
+    import json
+
     from toolkiln.config import Settings
     from toolkiln.kiln import Kiln
     from toolkiln.operations import catalog
@@ -122,6 +123,8 @@ def list_(
     redis: RedisOption = None,
 ) -> None:
     """List tools, prompts and resources by toolkit, lightest first."""
+    import json
+
     from toolkiln.operations import catalog
     from toolkiln.operations.operation import Nothing
     from toolkiln.surfaces.cli.session import authenticate, note_no_worker, open_kiln
