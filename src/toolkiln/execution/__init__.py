@@ -1,5 +1,4 @@
 """Execution of tool calls: the gateway, its executors, tasks, results and call events.
 
-The sandbox is a package of its own; `operations.engine` puts the parts together. Names load on
-first use.
+The sandbox is a package of its own; `operations.engine` puts the parts together.
 """

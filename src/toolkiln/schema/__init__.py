@@ -1,9 +1,8 @@
 """Tool schemas at work: health, provider formats, argument checks.
 
-`health` rates a schema, `compile_tool` translates it for a provider and back, `check`
-validates arguments, `signature_mismatches` compares it with the imported function,
-`secret_fields` lists the secrets of a settings schema, `result_structurer` shapes results
-for MCP. Generating a schema from source is up to `spec`.
+`providers` translates a schema for a provider and back, and rates its health; `arguments` checks
+arguments against it, `signature_match` compares it with the imported function. Generating a schema
+from source is up to `spec`.
 """
 
 from importlib import import_module

@@ -1,1 +1,1 @@
-"""Search: documents, embedders and the index; names (and numpy) are loaded on first use."""
+"""Search: documents, embedders and the index."""

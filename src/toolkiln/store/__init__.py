@@ -5,5 +5,5 @@ buckets, tool settings and approvals; its `archive` keeps the versions of tool f
 keeps the audit trail. Nothing here decides when to claim, renew or cancel a call; `execution`
 does. docs/store.md lists what is stored and what a crash loses.
 
-Names load on first use: `Store` needs SQLAlchemy, `AuditLog` does not.
+`store` needs SQLAlchemy, `audit_log` does not.
 """
