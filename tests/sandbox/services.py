@@ -1,14 +1,9 @@
-"""Services on loopback that tools reach by plain sockets: TLS with a CA of its own, and mail."""
+"""Services on loopback that tools reach by plain sockets: TLS, HTTP, and mail."""
 
 import asyncio
 import ssl
-from datetime import UTC, datetime, timedelta
+import subprocess
 from pathlib import Path
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from sandbox.network.loopback import Handler
 
@@ -39,63 +34,15 @@ def mail_server(received: list[str]) -> Handler:
     return serve
 
 
-def certificate_authority(folder: Path, *names: str) -> tuple[str, dict[str, ssl.SSLContext]]:
-    """Make a CA: its certificate, and for each host name what a server of that name uses."""
-    folder.mkdir()
-    ca_key = ec.generate_private_key(ec.SECP256R1())
-    ca = _certificate("Test CA", ca_key.public_key(), "Test CA", ca_key, is_ca=True)
-    contexts = {}
-    for name in names:
-        key = ec.generate_private_key(ec.SECP256R1())
-        server = _certificate(name, key.public_key(), "Test CA", ca_key, is_ca=False)
-        private = key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        file = folder / f"{name}.pem"
-        file.write_bytes(private + server.public_bytes(serialization.Encoding.PEM))
-        contexts[name] = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        contexts[name].load_cert_chain(file)
-    return ca.public_bytes(serialization.Encoding.PEM).decode(), contexts
-
-
-def _certificate(
-    name: str,
-    key: ec.EllipticCurvePublicKey,
-    issuer: str,
-    issuer_key: ec.EllipticCurvePrivateKey,
-    *,
-    is_ca: bool,
-) -> x509.Certificate:
-    def named(text: str) -> x509.Name:
-        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(named(name))
-        .issuer_name(named(issuer))
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(
-            x509.SubjectKeyIdentifier.from_public_key(key), critical=False
-        )
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()),
-            critical=False,
-        )
-        .add_extension(
-            x509.KeyUsage(
-                digital_signature=True, key_cert_sign=is_ca, crl_sign=is_ca,
-                content_commitment=False, key_encipherment=False, data_encipherment=False,
-                key_agreement=False, encipher_only=False, decipher_only=False,
-            ),
-            critical=True,
-        )
-        .sign(issuer_key, hashes.SHA256())
+def self_signed(folder: Path, name: str) -> tuple[str, ssl.SSLContext]:
+    """Make a certificate for a host: the certificate, and what a server of that name uses."""
+    key, certificate = folder / f"{name}.key", folder / f"{name}.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}",
+         "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
     )  # fmt: skip
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    return certificate.read_text(), context

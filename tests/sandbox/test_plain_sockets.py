@@ -24,7 +24,7 @@ from toolkiln.model.call import Result
 from toolkiln.sandbox.network.addresses import Address
 
 from .conftest import settings, skip_without
-from .services import certificate_authority, mail_server, web
+from .services import mail_server, self_signed, web
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -220,15 +220,16 @@ async def reached(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Reached]:
     folder = tmp_path_factory.mktemp("plain")
-    ca, tls = certificate_authority(folder / "ca", "secure.internal", "other.internal")
+    trusted, secure = self_signed(folder, "secure.internal")
+    also_trusted, other = self_signed(folder, "other.internal")
     mails: list[str] = []
     async with AsyncExitStack() as stack:
         start = stack.enter_async_context
         ports = {
             "echo": await start(server(echo)),
             "web": await start(server(web)),
-            "secure": await start(server(web, tls["secure.internal"])),
-            "impostor": await start(server(web, tls["other.internal"])),
+            "secure": await start(server(web, secure)),
+            "impostor": await start(server(web, other)),
             "mail": await start(server(mail_server(mails))),
             "absent": free_port(),
         }
@@ -237,7 +238,9 @@ async def reached(
             await start(server(web, address=LOW_ADDRESS, port=80))
             await start(server(web, address=LOW_ADDRESS, port=443))
         (folder / "tools").mkdir()
-        (folder / "tools" / "clients.py").write_text(TOOLS.format(ca=ca, **ports))
+        (folder / "tools" / "clients.py").write_text(
+            TOOLS.format(ca=trusted + also_trusted, **ports)
+        )
         hosts = [
             f"{name}.internal:{ports[name]}"
             for name in ("echo", "secure", "impostor", "mail", "absent")

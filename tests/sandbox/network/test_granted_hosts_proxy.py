@@ -2,9 +2,7 @@
 
 import asyncio
 import http.client
-import shutil
 import socket
-import ssl
 import subprocess
 import sys
 from ipaddress import ip_address
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.network.loopback import BOUND, closed, echo, greet, proxied, server
+from sandbox.services import self_signed
 from toolkiln.errors import InputError
 from toolkiln.sandbox.network.access import proxy_environment
 from toolkiln.sandbox.network.addresses import Address
@@ -133,17 +132,8 @@ async def test_http_client_speaks_through_a_tunnel() -> None:
     assert body.startswith(b"GET /x HTTP/1.1\r\n")
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the certificate")
 async def test_tls_is_end_to_end(tmp_path: Path) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-         "-nodes", "-days", "2", "-subj", "/CN=web.example", "-addext",
-         "subjectAltName=DNS:web.example", "-keyout", key, "-out", certificate],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, key)
+    _, context = self_signed(tmp_path, "web.example")
     source = """
 import ssl, sys, urllib.request as u
 context = ssl.create_default_context(cafile=sys.argv[2])
@@ -151,7 +141,7 @@ print(u.urlopen(sys.argv[1], context=context).read())
 """
     async with server(greet, context) as port, proxied(f"web.example:{port}") as proxy:
         url = f"https://web.example:{port}/secret"
-        out = await script(source, url, str(certificate), port=proxy.port)
+        out = await script(source, url, str(tmp_path / "web.example.pem"), port=proxy.port)
 
     assert "GET /secret HTTP/1.1" in out
 
