@@ -53,16 +53,21 @@ async def test_any_exception_is_a_result(service: Service, kind: str, code: str)
 
 
 @pytest.mark.parametrize(
-    ("how", "code"),
+    ("how", "code", "excerpt"),
     [
-        ("_exit", "no_result"),
-        ("status", "exited"),
-        ("disguise", "exited"),
-        ("abort", "crashed"),
-        ("fault", "crashed"),
+        ("_exit", "no_result", "without a result"),
+        ("status", "exited", "status 7"),
+        ("disguise", "exited", "status 119"),
+        ("abort", "crashed", "SIG"),
+        ("fault", "crashed", "SIGSEGV"),
     ],
 )
 async def test_a_process_that_ends_without_a_result_is_a_failed_call(
-    service: Service, how: str, code: str
+    service: Service, how: str, code: str, excerpt: str
 ) -> None:
-    assert await service.code("leave_by", how=how) == f"failed: {code}"
+    result = await service.attack("leave_by", how=how)
+
+    assert result.error is not None
+    assert (result.status, result.error.code) == (Status.FAILED, code)
+    assert excerpt in result.error.message
+    assert (result.stdout, result.stderr.splitlines()[:1]) == ("last words\n", ["last complaint"])

@@ -102,6 +102,8 @@ def raise_error(kind: str) -> Any:
 @tool
 def leave_by(how: str) -> Any:
     """Leave without an answer."""
+    print("last words", flush=True)
+    print("last complaint", file=sys.stderr, flush=True)
     if how == "_exit":
         os._exit(0)
     if how == "status":
