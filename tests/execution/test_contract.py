@@ -1,10 +1,9 @@
 """One contract for all executors: inline, and the sandbox in its two full modes."""
 
 import asyncio
-import importlib.util
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,11 +15,9 @@ from toolkiln.execution.inline import InlineExecutor
 from toolkiln.model.call import CallError, Event, Result, Status
 from toolkiln.model.identity import Caller
 from toolkiln.model.tool import ResolvedTool
-from toolkiln.sandbox.executor import SandboxExecutor
-from toolkiln.sandbox.network.access import Networks
-from toolkiln.sandbox.sandbox import make_launcher, try_mode
 from toolkiln.spec.reader import read
 
+from .executors import imported, sandbox_executor
 from .observers import code
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -299,13 +296,8 @@ async def executor(
     if request.param == "inline":
         yield InlineExecutor()
         return
-    state = tmp_path_factory.mktemp("state")
-    trial = await try_mode(request.param, state)
-    if not trial.works:
-        pytest.skip(trial.reason)
-    executor = SandboxExecutor(make_launcher(request.param, state), state, Networks())
-    yield executor
-    await executor.close()
+    async with sandbox_executor(tmp_path_factory.mktemp("state"), request.param) as executor:
+        yield executor
 
 
 @pytest.fixture(scope="module")
@@ -313,30 +305,15 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Resolv
     """The tools by name, read from their files, and imported for those who run inline."""
     folder = tmp_path_factory.mktemp("tools")
     found = {}
-    sources = {
-        "contract_plain.py": PLAIN,
-        "contract_typed.py": TYPED,
-        "contract_marked.py": MARKED,
-    }
-    for name, source in sources.items():
-        file = folder / name
-        file.write_text(source)
-        spec = importlib.util.spec_from_file_location(file.stem, file)
-        assert spec
-        assert spec.loader
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[file.stem] = module
-        spec.loader.exec_module(module)
-        for tool in read(source, file).tools:
-            function = getattr(module, tool.entry)
-            found[tool.name] = ResolvedTool(tool, _bytes_of(file), function=function)
-    yield found
-    for name in sources:
-        del sys.modules[name.removesuffix(".py")]
-
-
-def _bytes_of(file: Path) -> Callable[[], dict[str, bytes]]:
-    return lambda: {file.name: file.read_bytes()}
+    with ExitStack() as stack:
+        for name, source in (("plain", PLAIN), ("typed", TYPED), ("marked", MARKED)):
+            file = folder / f"contract_{name}.py"
+            module = stack.enter_context(imported(file, source))
+            sources = {file.name: source.encode()}
+            for tool in read(source, file).tools:
+                function = getattr(module, tool.entry)
+                found[tool.name] = ResolvedTool(tool, partial(dict, sources), function=function)
+        yield found
 
 
 Run = Callable[..., Any]
