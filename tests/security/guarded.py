@@ -8,6 +8,8 @@ from execution.observers import SOON, until
 from toolkiln.kiln import Kiln
 from toolkiln.model.audit import AuditFilter, AuditRecord
 from toolkiln.model.call import Call, Event, Result
+from toolkiln.model.identity import OpenSession
+from toolkiln.model.policy import Approval
 
 
 def records(kiln: Kiln, **wanted: Any) -> list[AuditRecord]:
@@ -30,6 +32,29 @@ def holding(folder: Path, text: str) -> set[str]:
 def made(tool: str, session: str | None, **arguments: Any) -> Call:
     """A call for a batch."""
     return Call(tool=tool, arguments=arguments, session=session)
+
+
+async def asked(kiln: Kiln, **wanted: Any) -> Approval:
+    """Wait for a request for approval with these fields."""
+    found: list[Approval] = []
+
+    def is_listed() -> bool:
+        found[:] = [
+            approval
+            for approval in kiln.security.approvals.waiting()
+            if all(getattr(approval, name) == value for name, value in wanted.items())
+        ]
+        return bool(found)
+
+    await until(is_listed)
+    return found[0]
+
+
+async def expired(kiln: Kiln, session: OpenSession) -> None:
+    """Wait until a session has expired."""
+    await until(
+        lambda: all(s.trace_id != session.trace_id for s, _ in kiln.security.sessions.alive())
+    )
 
 
 class Waiting:

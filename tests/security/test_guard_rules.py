@@ -1,6 +1,5 @@
 """What a caller may not run: it is not there for them, whichever way they take."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from toolkiln.kiln import Kiln
 from toolkiln.model.admission import ToolDraft
 from toolkiln.model.call import Result, Status
 from toolkiln.model.search import PassageHit
+from toolkiln.security import live_settings
 from toolkiln.security.authentication import KeyScope
 from toolkiln.security.sessions import LOCAL_OPERATOR
 from written_tools import write_tool
@@ -250,13 +250,13 @@ UNSANDBOXED = (
 
 
 async def test_having_a_tool_served_takes_a_privilege(kiln: Kiln) -> None:
-    nobody = open_session(kiln, "zoe", groups=["others"])
+    zoe = open_session(kiln, "zoe", groups=["others"])
     draft = {"tool_code": SANDBOXED, "tool_name": "mild"}
 
-    result = await kiln.call("write_python_tool", draft, session=nobody)
+    result = await kiln.call("write_python_tool", draft, session=zoe)
     nested = await kiln.call("call_tool", {"name": "write_python_tool", "arguments": draft},
-                             session=nobody)  # fmt: skip
-    reported = await write_tool(kiln, ToolDraft(SANDBOXED, "mild"), nobody)
+                             session=zoe)  # fmt: skip
+    reported = await write_tool(kiln, ToolDraft(SANDBOXED, "mild"), zoe)
 
     assert result.value["proposed"]
     assert nested.value["proposed"]
@@ -300,102 +300,86 @@ FIRST = '[[rules]]\neffect = "deny"\ntools = "wire_*"\nusers = "bob"\n'
 
 
 @pytest_asyncio.fixture
-async def live(tmp_path: Path) -> AsyncIterator[tuple[Kiln, Path]]:
-    """A Kiln whose settings come from a file that an operator edits."""
+async def live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Kiln, Callable[[str], None]]]:
+    """A Kiln, and what edits its settings; it looks at the file with every call."""
+    monkeypatch.setattr(live_settings, "_INTERVAL", 0.0)
     file = tmp_path / "toolkiln.toml"
-    file.write_text('state = "state"\n' + FIRST)
+
+    def edit(text: str) -> None:
+        beside = file.with_suffix(".new")
+        beside.write_text('state = "state"\n' + text)
+        beside.replace(file)
+
+    edit(FIRST)
     settings = load(tmp_path, {"HOME": str(tmp_path)})
     async with Kiln(functions=FUNCTIONS, settings=settings) as kiln:
-        yield kiln, file
+        yield kiln, edit
 
 
-def edit(file: Path, text: str) -> None:
-    """Save a file as editors do."""
-    beside = file.with_suffix(".new")
-    beside.write_text('state = "state"\n' + text)
-    beside.replace(file)
+Live = tuple[Kiln, Callable[[str], None]]
 
 
 async def denied(kiln: Kiln, session: str, name: str = "wire_funds") -> bool:
     return (await kiln.call(name, session=session)).status is Status.DENIED
 
 
-async def becomes(wanted: bool, kiln: Kiln, session: str, name: str = "wire_funds") -> None:
-    """Wait until calls are denied, or not."""
-    async with asyncio.timeout(20):
-        while await denied(kiln, session, name) is not wanted:
-            await asyncio.sleep(0.02)
-
-
-async def test_rules_follow_their_file_and_a_broken_one_changes_nothing(
-    live: tuple[Kiln, Path],
-) -> None:
-    kiln, file = live
+async def test_rules_follow_their_file_and_a_broken_one_changes_nothing(live: Live) -> None:
+    kiln, edit = live
     ann, bob = (open_session(kiln, name) for name in ("ann", "bob"))
-    assert (await denied(kiln, bob), await denied(kiln, ann)) == (True, False)
 
-    edit(file, FIRST.replace("bob", "ann"))
-    await becomes(False, kiln, bob)
-    assert await denied(kiln, ann)
-    assert "wire_funds" in kiln.specs(bob)
-    assert "wire_funds" not in kiln.specs(ann)
+    first = [await denied(kiln, ann), await denied(kiln, bob)]
+    edit(FIRST.replace("bob", "ann"))
+    second = [await denied(kiln, ann), await denied(kiln, bob)]
+    listed = ["wire_funds" in kiln.specs(session) for session in (ann, bob)]
+    edit("[[rules")
+    broken = [await denied(kiln, ann), await denied(kiln, bob)]
+    edit('policy = "deny"\n')
+    nothing = [await denied(kiln, ann), await denied(kiln, bob)]
 
-    for broken in ("[[rules", '[[rules]]\neffect = "allow"\ntoolz = "*"\n', "policy = 3\n"):
-        count = len(records(kiln, act="config", outcome="failed"))
-        edit(file, broken)
-
-        async with asyncio.timeout(20):
-            while len(records(kiln, act="config", outcome="failed")) == count:
-                assert await denied(kiln, ann)
-                await asyncio.sleep(0.02)
-    assert (await denied(kiln, ann), await denied(kiln, bob)) == (True, False)
-
-    edit(file, 'policy = "deny"\n')
-    await becomes(True, kiln, bob)
+    assert (first, second, broken) == ([False, True], [True, False], [True, False])
+    assert listed == [False, True]
+    assert nothing == [True, True]
     assert kiln.specs(bob) == {}
-    edit(file, "# nothing is forbidden\n")
-    await becomes(False, kiln, ann)
     outcomes = [record.outcome for record in records(kiln, act="config")]
-    assert outcomes == ["ok", "failed", "failed", "failed", "ok", "ok"]
+    assert outcomes == ["ok", "failed", "ok"]
 
 
-async def test_rule_that_arrives_later_holds_for_the_operator_too(live: tuple[Kiln, Path]) -> None:
-    kiln, file = live
-    edit(file, "# none\n")
-    bob = open_session(kiln, "bob")
-    await becomes(False, kiln, bob)
-    assert "wire_funds" in kiln.specs()
+async def test_rule_that_arrives_later_holds_for_the_operator_too(live: Live) -> None:
+    kiln, edit = live
+    before = "wire_funds" in kiln.specs()
 
-    edit(file, '[[rules]]\neffect = "deny"\ntools = "wire_*"\n')
-    await becomes(True, kiln, kiln.security.operator)
+    edit('[[rules]]\neffect = "deny"\ntools = "wire_*"\n')
 
+    assert before
+    assert await denied(kiln, kiln.security.operator)
     assert "wire_funds" not in kiln.specs()
     assert not any(hit.key == "wire_funds" for hit in kiln.search("wire funds"))
 
 
-async def test_privileges_and_grants_follow_the_file(live: tuple[Kiln, Path]) -> None:
-    kiln, file = live
+async def test_privileges_and_grants_follow_the_file(live: Live) -> None:
+    kiln, edit = live
     ann = open_session(kiln, "ann")
     assert await denied(kiln, ann, "outside")
 
-    edit(file, '[privileges]\nann = ["UNSANDBOXED_EXEC", "ADMIN"]\n')
-    await becomes(False, kiln, ann, "outside")
+    edit('[privileges]\nann = ["UNSANDBOXED_EXEC", "ADMIN"]\n')
+    assert not await denied(kiln, ann, "outside")
     kiln.security.create_session("guest", session=ann)
 
-    edit(file, "# taken away\n")
-    await becomes(True, kiln, ann, "outside")
+    edit("# taken away\n")
+    assert await denied(kiln, ann, "outside")
     with pytest.raises(NotAllowed):
         kiln.security.create_session("guest", session=ann)
     assert records(kiln, act="session.create", outcome="denied")[-1].user == "ann"
 
 
-async def test_nested_call_is_held_to_the_rules_of_its_own_moment(live: tuple[Kiln, Path]) -> None:
-    kiln, file = live
+async def test_nested_call_is_held_to_the_rules_of_its_own_moment(live: Live) -> None:
+    kiln, edit = live
     ann = open_session(kiln, "ann")
     before = await kiln.call("hand_on", {"name": "wire_funds"}, session=ann)
 
-    edit(file, FIRST.replace("bob", "ann"))
-    await becomes(True, kiln, ann)
+    edit(FIRST.replace("bob", "ann"))
     after = await kiln.call("hand_on", {"name": "wire_funds"}, session=ann)
 
     assert before.value == "wired 1"

@@ -20,7 +20,7 @@ from toolkiln.model.call import Call, Result, Status, Task
 from toolkiln.security.authentication import KeyScope
 from toolkiln.security.sessions import LOCAL_OPERATOR, NoSession
 
-from .guarded import about, holding, made, records
+from .guarded import about, expired, holding, made, records
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 DENIED = (Status.DENIED, "no_session")
@@ -260,14 +260,12 @@ async def test_what_is_injected_is_not_taken_from_arguments(kiln: Kiln, name: st
 async def test_request_that_claims_to_be_nested_is_none(kiln: Kiln) -> None:
     opened = kiln.security.sessions.create("ann", seconds=0.05)
     held = kiln.security.sessions.create("bob")
-    await until(
-        lambda: not any(s.trace_id == opened.trace_id for s, _ in kiln.security.sessions.alive())
-    )
+    await expired(kiln, opened)
     claims = {"depth": 1, "parent": "someone's call"}
 
-    expired = made("tell", opened.token).model_copy(update=claims)
+    too_late = made("tell", opened.token).model_copy(update=claims)
     holding_one = made("tell", held.token).model_copy(update=claims | {"depth": -1000})
-    denied, allowed = await kiln.call_many([expired, holding_one])
+    denied, allowed = await kiln.call_many([too_late, holding_one])
 
     assert code(denied) == DENIED
     assert RAN == ["bob"]
@@ -320,9 +318,7 @@ async def test_call_that_runs_goes_on_when_its_session_merely_expires(kiln: Kiln
     opened = kiln.security.sessions.create("ann", seconds=1)
     calling = asyncio.create_task(kiln.call("pass_on", {"name": "tell"}, session=opened.token))
     await until(STARTED.is_set)
-    await until(
-        lambda: not any(s.trace_id == opened.trace_id for s, _ in kiln.security.sessions.alive())
-    )
+    await expired(kiln, opened)
 
     GATE.set()
 
@@ -346,9 +342,7 @@ async def test_own_tools_serve_a_call_that_runs_although_its_session_has_expired
     given = {"name": name, "arguments": arguments}
     calling = asyncio.create_task(kiln.call("pass_on", given, session=opened.token))
     await until(STARTED.is_set)
-    await until(
-        lambda: not any(s.trace_id == opened.trace_id for s, _ in kiln.security.sessions.alive())
-    )
+    await expired(kiln, opened)
 
     GATE.set()
     result = await calling
