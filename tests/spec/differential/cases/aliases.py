@@ -20,35 +20,21 @@ CASES = sheet(
     "alias",
     _IMPORTS,
     r"""
-### plain
-Model = int
+### of types | tuple[Plain, Parametrised, United, Nested]
+Plain = int
+Parametrised = dict[str, list[int]]
+United = int | str | None
+Nested = Parametrised | None
 
-### parametrised
-Model = dict[str, list[int]]
-
-### union
-Model = int | str | None
-
-### of an alias
-Inner = list[int]
-Model = Inner | None
-
-### TypeAlias
-Model: TypeAlias = dict[str, int]
-
-### TypeAlias with text
+### TypeAlias | tuple[Plain, Model]
+Plain: TypeAlias = dict[str, int]
 Model: TypeAlias = "dict[str, Later]"
 
 class Later(BaseModel):
     a: int
 
-### annotated
-Model = Annotated[int, Field(gt=0, description="d")]
-
-### annotated reused | dict[str, Model] | list[Model]
-Model = Annotated[int, Field(gt=0)]
-
-### annotated with more | Annotated[Model, Field(lt=5)]
+### annotated | tuple[Described, dict[str, Model] | list[Model], Annotated[Model, Field(lt=5)]]
+Described = Annotated[int, Field(gt=0, description="d")]
 Model = Annotated[int, Field(gt=0)]
 
 ### of a class
@@ -88,17 +74,11 @@ Model = TypeAliasType("Model", Real)
 ### TypeAliasType with annotation | Annotated[Model, Field(description="d")]
 Model = TypeAliasType("Model", int)
 
-### generic alias | Model[int]
+### generic alias | tuple[Mapping[int], United[int], Described[int]]
 T = TypeVar("T")
-Model = dict[str, T]
-
-### generic union alias | Model[int]
-T = TypeVar("T")
-Model = Union[T, list[T]]
-
-### generic annotated alias | Model[int]
-T = TypeVar("T")
-Model = Annotated[list[T], Field(min_length=1)]
+Mapping = dict[str, T]
+United = Union[T, list[T]]
+Described = Annotated[list[T], Field(min_length=1)]
 
 ### generic alias unparametrised
 T = TypeVar("T")
@@ -116,17 +96,18 @@ else:
     Model = str
 
 ### NewType
-Model = NewType("Model", int)
+Whole = NewType("Whole", int)
+Text = NewType("Text", str)
+Mapping = NewType("Mapping", dict[str, int])
+Again = t.NewType("Again", Whole)
 
-### NewType of text | list[Model]
-Model = NewType("Model", str)
-
-### NewType of a container
-Model = NewType("Model", dict[str, int])
-
-### NewType of a NewType
-Inner = NewType("Inner", int)
-Model = t.NewType("Model", Inner)
+def tool(
+    mapping: Mapping,
+    again: Again,
+    texts: list[Text],
+    constrained: Annotated[Whole, Field(gt=0)],
+    whole: Whole = Whole(3),
+) -> Whole: ...
 
 ### NewType of a model
 class Real(BaseModel):
@@ -134,20 +115,12 @@ class Real(BaseModel):
 
 Model = NewType("Model", Real)
 
-### NewType constrained | Annotated[Model, Field(gt=0)]
-Model = NewType("Model", int)
-
-### NewType default | Model = Model(3)
-Model = NewType("Model", int)
-
-### TypeVar
-Model = TypeVar("Model")
-
-### TypeVar bound
-Model = TypeVar("Model", bound=int)
-
-### TypeVar bound to a union
-Model = TypeVar("Model", bound=Union[int, str])
+### TypeVar | tuple[Free, Bound, United, Either, list[Three]]
+Free = TypeVar("Free")
+Bound = TypeVar("Bound", bound=int)
+United = TypeVar("United", bound=Union[int, str])
+Either = TypeVar("Either", int, str)
+Three = TypeVar("Three", int, str, list[int])
 
 ### TypeVar bound by text
 Model = TypeVar("Model", bound="Later")
@@ -155,22 +128,14 @@ Model = TypeVar("Model", bound="Later")
 class Later(BaseModel):
     a: int
 
-### TypeVar constraints
-Model = TypeVar("Model", int, str)
-
-### TypeVar three constraints | list[Model]
-Model = TypeVar("Model", int, str, list[int])
-
 ### TypeVar bound to a model | Sequence[Model]
 class Real(BaseModel):
     a: int
 
 Model = TypeVar("Model", bound=Real)
 
-### TypeVar default
-Model = DefaultTypeVar("Model", default=int)
-
-### typing.TypeVar | dict[str, Model]
+### TypeVar of another module | tuple[Defaulting, dict[str, Model]]
+Defaulting = DefaultTypeVar("Defaulting", default=int)
 Model = typing.TypeVar("Model", bound=float)
 """,
 )

@@ -6,23 +6,20 @@ CASES = sheet(
     "config",
     PYDANTIC,
     r'''
-### extra forbid
-class Model(BaseModel):
+### extra | tuple[Forbid, Allow, Ignore, Written]
+class Forbid(BaseModel):
     model_config = ConfigDict(extra="forbid")
     a: int
 
-### extra allow
-class Model(BaseModel):
+class Allow(BaseModel):
     model_config = ConfigDict(extra="allow")
     a: int
 
-### extra ignore
-class Model(BaseModel):
+class Ignore(BaseModel):
     model_config = ConfigDict(extra="ignore")
     a: int
 
-### config as a dict
-class Model(BaseModel):
+class Written(BaseModel):
     model_config = {"extra": "forbid"}
     a: int
 
@@ -32,29 +29,21 @@ class Model(BaseModel):
     __pydantic_extra__: dict[str, int]
     a: int
 
-### title
+### title, frozen, json_schema_extra
 class Model(BaseModel):
-    model_config = ConfigDict(title="Other")
+    model_config = ConfigDict(
+        title="Other", frozen=True, json_schema_extra={"examples": [{"a": 1}]}
+    )
     a: int
 
-### frozen
-class Model(BaseModel):
-    model_config = ConfigDict(frozen=True)
-    a: int
-
-### model json_schema_extra
-class Model(BaseModel):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"a": 1}]})
-    a: int
-
-### alias generator
+### alias generator | tuple[Model, Pascal]
 class Model(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel)
     first_name: str
     x_1: int = 1
+    last_name: str = Field(alias="ln")
 
-### pascal aliases
-class Model(BaseModel):
+class Pascal(BaseModel):
     model_config = ConfigDict(alias_generator=to_pascal)
     first_name: str
 
@@ -65,18 +54,12 @@ class Model(BaseModel):
     )
     first_name: str
 
-### alias beats generator
-class Model(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel)
-    first_name: str = Field(alias="fn")
-
-### populate_by_name
-class Model(BaseModel):
+### names and aliases | tuple[Populated, Serialized]
+class Populated(BaseModel):
     model_config = ConfigDict(populate_by_name=True)
     a: int = Field(alias="b")
 
-### serialize_by_alias
-class Model(BaseModel):
+class Serialized(BaseModel):
     model_config = ConfigDict(serialize_by_alias=True)
     a: int = Field(alias="b")
 
@@ -85,7 +68,7 @@ class Model(BaseModel):
     model_config = ConfigDict(use_enum_values=True)
     a: Literal["x"] = "x"
 
-### attribute docstrings
+### attribute docstrings | tuple[Model, Unused]
 class Model(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
     a: int
@@ -93,8 +76,7 @@ class Model(BaseModel):
     b: int = Field(1, description="d")
     """The b."""
 
-### attribute docstrings unused
-class Model(BaseModel):
+class Unused(BaseModel):
     a: int
     """The a."""
 
@@ -114,11 +96,10 @@ class Model(BaseModel):
     a: str
     b: list[str]
 
-### class keyword
-class Model(BaseModel, extra="forbid"):
+### class keywords | tuple[Forbid, Model]
+class Forbid(BaseModel, extra="forbid"):
     a: int
 
-### class keywords
 class Model(BaseModel, frozen=True, title="T", extra="allow"):
     a: int
 

@@ -11,54 +11,46 @@ CASES = sheet(
     "enum",
     _IMPORTS,
     r'''
-### plain strings
-class Kind(Enum):
+### values | Texts | Integers | Floats | Mixed | Booleans
+class Texts(Enum):
     A = "a"
     B = "b"
 
-### plain integers
-class Kind(Enum):
+class Integers(Enum):
     A = 1
     B = -2
 
-### floats
-class Kind(Enum):
+class Floats(Enum):
     A = 1.5
     B = 2.0
 
-### mixed values
-class Kind(Enum):
+class Mixed(Enum):
     A = "a"
     B = 1
     C = None
 
-### booleans
-class Kind(Enum):
+class Booleans(Enum):
     A = True
     B = False
 
-### str mixin
-class Kind(str, Enum):
+### mixins | tuple[Text, Converted, Whole, Parsed, Real]
+class Text(str, Enum):
     A = "a"
     B = "b"
 
-### str mixin with other values
-class Kind(str, Enum):
+class Converted(str, Enum):
     A = 1
     B = "b"
 
-### int mixin
-class Kind(int, Enum):
+class Whole(int, Enum):
     A = 1
     B = 2
 
-### int mixin of text
-class Kind(int, Enum):
+class Parsed(int, Enum):
     A = "1"
     B = "2"
 
-### float mixin
-class Kind(float, Enum):
+class Real(float, Enum):
     A = 1.5
     B = 2.5
 
@@ -80,48 +72,42 @@ class Kind(enum.Enum):
 class Kind(enum.StrEnum):
     ONE = enum.auto()
 
-### auto in Enum
-class Kind(Enum):
+### auto in Enum | tuple[Plain, AfterNumber, AfterSmaller, AfterAlias]
+class Plain(Enum):
     A = auto()
     B = auto()
 
-### auto after a number
-class Kind(Enum):
+class AfterNumber(Enum):
     A = 5
     B = auto()
     C = auto()
 
-### auto after a smaller number
-class Kind(Enum):
+class AfterSmaller(Enum):
     A = 5
     B = 2
     C = auto()
 
-### auto in StrEnum
-class Kind(StrEnum):
-    FIRST = auto()
-    SecondOne = auto()
-
-### auto in IntEnum
-class Kind(IntEnum):
-    A = auto()
-    B = auto()
-
-### auto in int mixin
-class Kind(int, Enum):
-    A = auto()
-    B = auto()
-
-### auto in str mixin
-class Kind(str, Enum):
-    A = auto()
-    B = auto()
-
-### auto after an alias
-class Kind(Enum):
+class AfterAlias(Enum):
     A = 1
     B = 1
     C = auto()
+
+### auto in other enumerations | tuple[Texts, Integers, IntMixin, StrMixin]
+class Texts(StrEnum):
+    FIRST = auto()
+    SecondOne = auto()
+
+class Integers(IntEnum):
+    A = auto()
+    B = auto()
+
+class IntMixin(int, Enum):
+    A = auto()
+    B = auto()
+
+class StrMixin(str, Enum):
+    A = auto()
+    B = auto()
 
 ### auto with _generate_next_value_
 class Kind(Enum):
@@ -144,27 +130,21 @@ class Kind(IntFlag):
     B = 2
     AB = 3
 
-### alias of a member
-class Kind(Enum):
-    A = 1
-    B = 2
-    ALSO_A = 1
-
-### member by name
+### members by name, aliases
 class Kind(Enum):
     A = 1
     B = A + 1
     C = A
+    ALSO_A = 1
 
-### single member
-class Kind(Enum):
+### single members | Text | Integer
+class Text(Enum):
     ONLY = "only"
 
-### single integer member
-class Kind(IntEnum):
+class Integer(IntEnum):
     ONLY = 7
 
-### docstring
+### docstrings | Kind | Texts
 class Kind(Enum):
     """What kind.
 
@@ -172,12 +152,13 @@ class Kind(Enum):
     """
 
     A = 1
+    B = 2
 
-### docstring of StrEnum
-class Kind(StrEnum):
-    """What kind."""
+class Texts(StrEnum):
+    """What texts."""
 
     A = "a"
+    B = "b"
 
 ### tuple values
 class Kind(Enum):
@@ -279,69 +260,46 @@ class Kind(Enum):
     A = FIRST
     B = SECOND
 
-### functional, names in text
-Kind = Enum("Kind", "A B C")
+### functional | tuple[InText, InList, Pairs, Mapping, Texts, Typed, Started]
+InText = Enum("InText", "A B C")
+InList = Enum("InList", ["A", "B"])
+Pairs = Enum("Pairs", [("A", "x"), ("B", "y")])
+Mapping = Enum("Mapping", {"A": "x", "B": "y"})
+Texts = StrEnum("Texts", ["A", "B"])
+Typed = Enum("Typed", {"A": "x"}, type=str)
+Started = IntEnum("Started", "A B", start=5)
 
-### functional, names in a list
-Kind = Enum("Kind", ["A", "B"])
-
-### functional, pairs
-Kind = Enum("Kind", [("A", "x"), ("B", "y")])
-
-### functional, mapping
-Kind = Enum("Kind", {"A": "x", "B": "y"})
-
-### functional StrEnum
-Kind = StrEnum("Kind", ["A", "B"])
-
-### functional with type
-Kind = Enum("Kind", {"A": "x"}, type=str)
-
-### functional with start
-Kind = IntEnum("Kind", "A B", start=5)
-
-### default member | Kind = Kind.B
+### defaults
 class Kind(Enum):
     A = "a"
     B = "b"
+    ALIAS = "b"
 
-### default member by value | Kind = Kind('a')
-class Kind(Enum):
+class Text(str, Enum):
     A = "a"
 
-### default member by key | Kind = Kind['A']
-class Kind(Enum):
-    A = "a"
-
-### default member's value | str = Kind.A.value
-class Kind(str, Enum):
-    A = "a"
-
-### default IntEnum member | Kind = Kind.A
-class Kind(IntEnum):
+class Whole(IntEnum):
     A = 1
 
-### default Flag union | Kind = Kind.A | Kind.B
-class Kind(IntFlag):
+class Bits(IntFlag):
     A = 1
     B = 2
 
-### default alias | Kind = Kind.B
-class Kind(Enum):
-    A = 1
-    B = 1
-
-### default None | Kind | None = None
-class Kind(StrEnum):
+class Automatic(StrEnum):
     A = auto()
 
-### default auto member | Kind = Kind.A
-class Kind(StrEnum):
-    A = auto()
-
-### list of members | list[Kind] = [Kind.A]
-class Kind(Enum):
-    A = "a"
+def tool(
+    member: Kind = Kind.B,
+    by_value: Kind = Kind('a'),
+    by_key: Kind = Kind['A'],
+    value: str = Text.A.value,
+    whole: Whole = Whole.A,
+    flags: Bits = Bits.A | Bits.B,
+    alias: Kind = Kind.ALIAS,
+    none: Automatic | None = None,
+    automatic: Automatic = Automatic.A,
+    listed: list[Kind] = [Kind.A],
+) -> Kind: ...
 
 ### keys | dict[Kind, set[Kind]]
 class Kind(StrEnum):

@@ -14,101 +14,59 @@ class Model(BaseModel):
 class Model(BaseModel):
     """Nothing here."""
 
-### one field
-class Model(BaseModel):
-    a: int
-
 ### defaults
 class Model(BaseModel):
+    required: int
     a: int = 1
     b: str = "x"
     c: list[int] = []
     d: dict = {"a": 1}
+    e: int = Field(1)
+    f: int = Field(default=2, gt=0)
+    g: list[int] = Field(default_factory=list)
+    h: int = Field(default_factory=lambda: 3, gt=0)
 
-### optional without default
+### optional
 class Model(BaseModel):
     a: int | None
     b: Optional[str]
+    c: int | None = None
+    d: Optional[str] = "x"
+    e: int | None = Field(None, gt=0)
 
-### optional with default
-class Model(BaseModel):
-    a: int | None = None
-    b: Optional[str] = "x"
-
-### Field default
-class Model(BaseModel):
-    a: int = Field(1)
-    b: int = Field(default=2, gt=0)
-
-### Field required
+### required
 class Model(BaseModel):
     a: int = Field(...)
     b: int = Field(gt=0)
     c: int = ...
 
-### default_factory
-class Model(BaseModel):
-    a: list[int] = Field(default_factory=list)
-
-### default_factory lambda
-class Model(BaseModel):
-    a: int = Field(default_factory=lambda: 3, gt=0)
-
-### number constraints
+### constraints
 class Model(BaseModel):
     a: int = Field(gt=0, le=9)
     b: float = Field(multiple_of=0.5)
+    c: str = Field(min_length=1, max_length=3, pattern="^a")
+    d: list[int] = Field(min_length=1, max_length=3)
 
-### text constraints
-class Model(BaseModel):
-    a: str = Field(min_length=1, max_length=3, pattern="^a")
-
-### list constraints
-class Model(BaseModel):
-    a: list[int] = Field(min_length=1, max_length=3)
-
-### optional constraints
-class Model(BaseModel):
-    a: int | None = Field(None, gt=0)
-
-### Annotated field
+### Annotated
 class Model(BaseModel):
     a: Annotated[int, Field(gt=0, description="d")] = 3
+    b: Annotated[int, Field(gt=0)] = Field(3, lt=9, title="T")
+    c: Annotated[int, "not a description"]
 
-### Annotated and Field
-class Model(BaseModel):
-    a: Annotated[int, Field(gt=0)] = Field(3, lt=9, title="T")
-
-### Annotated text
-class Model(BaseModel):
-    a: Annotated[int, "not a description"]
-
-### descriptions
+### details
 class Model(BaseModel):
     a: int = Field(description="An a.")
     b: str = Field("", description="B")
-
-### examples
-class Model(BaseModel):
-    a: int = Field(examples=[1, 2])
-
-### deprecated
-class Model(BaseModel):
-    a: int = Field(1, deprecated=True)
-    b: int = Field(1, deprecated="no")
-
-### json_schema_extra
-class Model(BaseModel):
-    a: int = Field(json_schema_extra={"unit": "m", "title": "A"})
+    c: int = Field(examples=[1, 2])
+    d: int = Field(1, deprecated=True)
+    e: int = Field(1, deprecated="no")
+    f: int = Field(json_schema_extra={"unit": "m", "title": "A"})
+    g: int = Field(3, frozen=True)
 
 ### exclude
 class Model(BaseModel):
     a: int = Field(exclude=True)
     b: int
-
-### frozen field
-class Model(BaseModel):
-    a: int = Field(3, frozen=True)
 
 ### named like keywords
 class Model(BaseModel):
@@ -117,123 +75,76 @@ class Model(BaseModel):
     properties: dict
     required: bool
 
-### ClassVar
+### ClassVar, Final and private attributes
 class Model(BaseModel):
     K: ClassVar[int] = 3
     L: ClassVar = 3
+    F: Final[int] = 3
+    _p: int = 3
+    _q: str = PrivateAttr("x")
     a: int
-
-### Final
-class Model(BaseModel):
-    a: Final[int] = 3
-    b: int
-
-### private attributes
-class Model(BaseModel):
-    _a: int = 3
-    _b: str = PrivateAttr("x")
-    c: int
 
 ### alias
 class Model(BaseModel):
     a: int = Field(alias="theA")
     b: int = Field(1, alias="the b")
+    c: int = Field(validation_alias="vc")
+    d: int = Field(serialization_alias="sd")
+    e: int = Field(validation_alias="ve", serialization_alias="se")
+    f: int = Field(alias="af", validation_alias="vf")
 
-### validation_alias
-class Model(BaseModel):
-    a: int = Field(validation_alias="v")
-
-### serialization_alias
-class Model(BaseModel):
-    a: int = Field(serialization_alias="s")
-
-### both aliases
-class Model(BaseModel):
-    a: int = Field(validation_alias="v", serialization_alias="s")
-
-### alias and validation_alias
-class Model(BaseModel):
-    a: int = Field(alias="x", validation_alias="v")
-
-### AliasChoices
+### AliasChoices and AliasPath
 class Model(BaseModel):
     a: int = Field(validation_alias=AliasChoices("x", "y"))
+    b: int = Field(validation_alias=AliasPath("z", 0))
+    c: int = Field(validation_alias=AliasChoices(AliasPath("p", 1), "q"))
 
-### AliasPath
-class Model(BaseModel):
-    a: int = Field(validation_alias=AliasPath("x", 0))
-
-### AliasChoices of paths
-class Model(BaseModel):
-    a: int = Field(validation_alias=AliasChoices(AliasPath("p", 1), "q"))
-
-### enum default
+### enum, date and decimal as defaults
 class Model(BaseModel):
     class K(Enum):
         A = "a"
     k: K = K.A
-
-### date default
-class Model(BaseModel):
     a: date = date(2024, 1, 2)
     b: Decimal = Decimal("1.5")
 
-### validators
+### validators, methods and properties
 class Model(BaseModel):
     a: int
+    b: int
     @field_validator("a")
     @classmethod
-    def c(cls, v): return v
-
-### before validator
-class Model(BaseModel):
-    a: int
-    @field_validator("a", mode="before")
+    def after(cls, v): return v
+    @field_validator("b", mode="before")
     @classmethod
-    def c(cls, v): return v
-
-### model validator
-class Model(BaseModel):
-    a: int
+    def before(cls, v): return v
     @model_validator(mode="after")
-    def c(self): return self
-
-### methods and properties
-class Model(BaseModel):
-    a: int
-    def m(self): ...
+    def whole(self): return self
+    def method(self): ...
     @property
     def p(self) -> int: ...
-
-### computed field
-class Model(BaseModel):
-    a: int
-    @computed_field
-    @property
-    def p(self) -> int: return 1
-
-### computed field with details
-class Model(BaseModel):
-    a: int
-    @computed_field(description="Twice.", alias="twice")
-    @property
-    def p(self) -> list[int] | None:
-        """Doc."""
-        return None
-
-### computed field docstring
-class Model(BaseModel):
-    @computed_field
-    @property
-    def p(self) -> int:
-        """Doc."""
-        return 1
 
 ### field serializer
 class Model(BaseModel):
     a: int
     @field_serializer("a")
     def s(self, v) -> str: return str(v)
+
+### computed fields
+class Model(BaseModel):
+    a: int
+    @computed_field
+    @property
+    def p(self) -> int: return 1
+    @computed_field(description="Twice.", alias="twice")
+    @property
+    def q(self) -> list[int] | None:
+        """Doc."""
+        return None
+    @computed_field
+    @property
+    def r(self) -> int:
+        """Doc."""
+        return 1
 
 ### quoted annotation
 class Model(BaseModel):

@@ -6,36 +6,20 @@ CASES = sheet(
     "generic",
     PYDANTIC,
     r'''
-### generic | Model[int]
+### generic | tuple[Model[int], Model, Bound, Either] | Model[str]
 T = TypeVar("T")
+B = TypeVar("B", bound=int)
+E = TypeVar("E", int, str)
 
 class Model(BaseModel, Generic[T]):
     v: T
     l: list[T]
 
-### generic unparametrised
-T = TypeVar("T")
+class Bound(BaseModel, Generic[B]):
+    v: B
 
-class Model(BaseModel, Generic[T]):
-    v: T
-
-### generic bound unparametrised
-T = TypeVar("T", bound=int)
-
-class Model(BaseModel, Generic[T]):
-    v: T
-
-### generic constrained unparametrised
-T = TypeVar("T", int, str)
-
-class Model(BaseModel, Generic[T]):
-    v: T
-
-### generic twice | Model[int] | Model[str]
-T = TypeVar("T")
-
-class Model(BaseModel, Generic[T]):
-    v: T
+class Either(BaseModel, Generic[E]):
+    v: E
 
 ### generic nested | Model[Model[int]]
 T = TypeVar("T")
@@ -51,7 +35,7 @@ class Model(BaseModel, Generic[K, V]):
     k: K
     v: dict[str, V] = {}
 
-### generic subclass
+### generic subclass | tuple[Model, Again[date]]
 T = TypeVar("T")
 
 class Base(BaseModel, Generic[T]):
@@ -60,13 +44,7 @@ class Base(BaseModel, Generic[T]):
 class Model(Base[int]):
     w: str
 
-### generic subclass stays generic | Model[date]
-T = TypeVar("T")
-
-class Base(BaseModel, Generic[T]):
-    v: T
-
-class Model(Base[T], Generic[T]):
+class Again(Base[T], Generic[T]):
     w: list[T]
 
 ### generic renamed parameter | Model[int]
@@ -103,48 +81,41 @@ class Model(BaseModel, Generic[T]):
     v: T
     n: "Model[T] | None" = None
 
-### RootModel
-class Model(RootModel[list[int]]):
+### RootModel | tuple[Numbers, Text, Annotation, Default, Described, RootModel[list[int]], Alias]
+class Numbers(RootModel[list[int]]):
     pass
 
-### RootModel of text
-class Model(RootModel[str]):
+class Text(RootModel[str]):
     """A text."""
 
-### RootModel annotation
-class Model(RootModel):
+class Annotation(RootModel):
     root: dict[str, int]
 
-### RootModel default
-class Model(RootModel[list[int]]):
+class Default(RootModel[list[int]]):
     root: list[int] = [1]
 
-### RootModel Field
-class Model(RootModel[int]):
+class Described(RootModel[int]):
     root: int = Field(gt=0, description="d")
+
+Alias = RootModel[dict[str, int]]
 
 ### RootModel in a model
 class R(RootModel[list[str]]):
     pass
 
-class Model(BaseModel):
-    r: R
-    s: R | None = None
-
-### RootModel inline | RootModel[list[int]]
-
-### RootModel alias
-Model = RootModel[dict[str, int]]
-
-### RootModel recursive
-class Model(RootModel[Union[int, list["Model"]]]):
-    pass
-
-### RootModel of a model
 class I(BaseModel):
     a: int
 
-class Model(RootModel[I]):
+class OfModel(RootModel[I]):
+    pass
+
+class Model(BaseModel):
+    r: R
+    s: R | None = None
+    m: OfModel
+
+### RootModel recursive
+class Model(RootModel[Union[int, list["Model"]]]):
     pass
 ''',
 )

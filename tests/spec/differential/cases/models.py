@@ -6,7 +6,7 @@ FAMILIES = sheet(
     "model",
     PYDANTIC,
     r'''
-### docstring
+### docstring, not inherited | tuple[Model, Heir]
 class Model(BaseModel):
     """A model.
 
@@ -15,35 +15,22 @@ class Model(BaseModel):
 
     a: int
 
-### docstring not inherited
-class Base(BaseModel):
-    """Base."""
+class Heir(Model):
+    b: int
 
-class Model(Base):
-    a: int
-
-### inheritance
+### inheritance and overriding | tuple[Model, Overriding, Defaulting]
 class Base(BaseModel):
-    a: int
+    a: int = Field(gt=0)
     b: int = 1
 
 class Model(Base):
     c: str
 
-### overriding
-class Base(BaseModel):
-    a: int
-    b: int = 1
-
-class Model(Base):
+class Overriding(Base):
     a: str = "x"
     b: str
 
-### override default only
-class Base(BaseModel):
-    a: int = Field(gt=0)
-
-class Model(Base):
+class Defaulting(Base):
     a: int = 5
 
 ### multiple inheritance
@@ -84,33 +71,25 @@ class Model(pydantic.BaseModel):
 
 ### nested
 class Inner(BaseModel):
+    """Inner."""
     a: int
 
 class Model(BaseModel):
     i: Inner
     l: list[Inner]
     o: Inner | None = None
+    described: Inner = Field(description="The i.")
+    d: dict[str, Inner]
+    t: tuple[Inner, Inner]
+    u: Inner | int
 
-### nested with description
-class Inner(BaseModel):
-    """Inner."""
-    a: int
-
-class Model(BaseModel):
-    i: Inner = Field(description="The i.")
-
-### nested class
+### nested class | tuple[Model, Model.Part]
 class Model(BaseModel):
     class Part(BaseModel):
         a: int
 
     p: Part
     q: "Model.Part"
-
-### nested class used outside | Model.Part
-class Model(BaseModel):
-    class Part(BaseModel):
-        a: int
 
 ### two classes of one name
 class A(BaseModel):
@@ -128,13 +107,15 @@ class Model(BaseModel):
     b: B
 
 ### recursive
+class Inner(BaseModel):
+    a: int
+
 class Model(BaseModel):
     v: int
     next: Optional["Model"] = None
-
-### recursive list
-class Model(BaseModel):
     children: list["Model"] = []
+    i: Inner
+    m: dict[str, "Model"]
 
 ### recursive in a list | list[Model]
 class Model(BaseModel):
@@ -147,14 +128,6 @@ class Model(BaseModel):
 class B(BaseModel):
     a: "Model | None" = None
     c: list["B"]
-
-### recursive with other types
-class Inner(BaseModel):
-    a: int
-
-class Model(BaseModel):
-    i: Inner
-    m: dict[str, "Model"]
 
 ### model default
 class Inner(BaseModel):
@@ -187,15 +160,6 @@ class Inner(BaseModel):
 
 class Model(BaseModel):
     i: Inner
-
-### reused
-class Inner(BaseModel):
-    a: int
-
-class Model(BaseModel):
-    d: dict[str, Inner]
-    t: tuple[Inner, Inner]
-    u: Inner | int
 
 ### inherits from a nested class
 class Outer:
@@ -230,26 +194,19 @@ class B(BaseModel):
 
 AB = Annotated[A | B, Field(discriminator="k")]
 
-### discriminated list | list[Annotated[A | B, Field(discriminator='k')]]
+### discriminated in place
 class A(BaseModel):
     k: Literal["a"]
 
 class B(BaseModel):
     k: Literal["b"]
 
-### Discriminator with text | Annotated[A | B, Discriminator('k')]
-class A(BaseModel):
-    k: Literal["a"]
-
-class B(BaseModel):
-    k: Literal["b"]
-
-### discriminated optional | Annotated[A | B | None, Field(discriminator='k')] = None
-class A(BaseModel):
-    k: Literal["a"]
-
-class B(BaseModel):
-    k: Literal["b"]
+def tool(
+    listed: list[Annotated[A | B, Field(discriminator='k')]],
+    by_discriminator: Annotated[A | B, Discriminator('k')],
+    described: Annotated[A | B, Field(discriminator='k', description='d')],
+    optional: Annotated[A | B | None, Field(discriminator='k')] = None,
+) -> Annotated[A | B, Discriminator('k')]: ...
 
 ### discriminated by enum | Annotated[A | B, Field(discriminator='k')]
 class K(Enum):
@@ -311,13 +268,6 @@ class B(BaseModel):
 
 TaggedA = Annotated[A, Tag("a")]
 TaggedB = Annotated[B, Tag("b")]
-
-### discriminated with description | Annotated[A | B, Field(discriminator='k', description='d')]
-class A(BaseModel):
-    k: Literal["a"]
-
-class B(BaseModel):
-    k: Literal["b"]
 """,
 )
 

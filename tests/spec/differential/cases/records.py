@@ -31,23 +31,20 @@ class Model:
     c: list[int] = field(default_factory=list)
     d: int = field(default=3)
 
-### empty
+### forms of the decorator | tuple[Empty, Called, Attribute, Model, KeywordOnly]
 @dataclass
-class Model:
+class Empty:
     pass
 
-### called decorator
 @dataclass()
-class Model:
+class Called:
     a: int
 
-### module attribute
 @dataclasses.dataclass(frozen=True)
-class Model:
+class Attribute:
     a: int = dataclasses.field(default=1)
 
-### docstring
-@dataclass
+@dataclass(slots=True, order=True, eq=True)
 class Model:
     """A record.
 
@@ -55,10 +52,16 @@ class Model:
     """
 
     a: int
+    b: int = 2
 
-### keyword only
+    def __post_init__(self): ...
+
+    @property
+    def twice(self) -> int:
+        return self.a * 2
+
 @dataclass(kw_only=True)
-class Model:
+class KeywordOnly:
     a: int = 1
     b: str
 
@@ -97,24 +100,19 @@ class Model:
     a: int = 1
     plain = 5
 
-### slots and order
-@dataclass(slots=True, order=True, eq=True)
-class Model:
-    a: int
-    b: int = 2
-
 ### field details
 @dataclass
 class Model:
     a: int = field(default=1, repr=False, compare=False, metadata={"description": "unused"})
     b: Annotated[int, Field(gt=0, description="d")] = 2
+    c: int = Field(3, description="d")
+    d: int = Field(4, alias="sea")
 
-### Field as default
+### Field without a default
 @dataclass
 class Model:
     a: int = Field(gt=0)
-    b: int = Field(3, description="d")
-    c: int = Field(alias="sea")
+    b: int = Field(alias="sea")
 
 ### inheritance
 @dataclass
@@ -127,20 +125,19 @@ class Model(Base):
     c: str = "x"
     a: str = "y"
 
-### undecorated subclass
+### undecorated subclass and base | tuple[Heir, Model]
 @dataclass
 class Base:
     a: int
 
-class Model(Base):
+class Heir(Base):
     b: int
 
-### undecorated base
-class Base:
+class Plain:
     a: int
 
 @dataclass
-class Model(Base):
+class Model(Plain):
     b: int
 
 ### nested
@@ -166,33 +163,18 @@ class Model:
     v: int
     next: Optional["Model"] = None
 
-### of a model
+### of a model, in a model
 class Inner(BaseModel):
     a: int = Field(gt=0)
 
 @dataclass
-class Model:
+class Record:
     i: Inner
-
-### in a model
-@dataclass
-class Inner:
     a: int = 1
 
 class Model(BaseModel):
-    i: Inner
-    j: Inner = Inner(a=2)
-
-### methods and properties
-@dataclass
-class Model:
-    a: int
-
-    def __post_init__(self): ...
-
-    @property
-    def twice(self) -> int:
-        return self.a * 2
+    i: Record
+    j: Record = Record(i=Inner(a=2), a=2)
 
 ### generic | Model[int]
 T = TypeVar("T")
@@ -216,12 +198,17 @@ class Model:
     c: list[int] = Field(default_factory=list)
     d: list[int] = field(default_factory=list)
 
-### pydantic dataclass by attribute
+### pydantic dataclass by attribute, with a computed field
 @pydantic.dataclasses.dataclass
 class Model:
     """A record."""
 
     a: int
+
+    @computed_field
+    @property
+    def b(self) -> int:
+        return 1
 
 ### pydantic dataclass with config
 @pydantic_dataclass(config=ConfigDict(extra="forbid", alias_generator=to_camel))
@@ -234,17 +221,12 @@ class Model:
     a: int = 1
     b: int
 
-### pydantic dataclass aliases
+### pydantic dataclass aliases and init=False
 @pydantic_dataclass
 class Model:
     a: int = Field(alias="x")
     b: int = Field(1, validation_alias="v", serialization_alias="s")
-
-### pydantic dataclass init=False
-@pydantic_dataclass
-class Model:
-    a: int
-    b: int = Field(3, init=False)
+    c: int = Field(3, init=False)
 
 ### pydantic dataclass inheritance
 @pydantic_dataclass
@@ -254,16 +236,6 @@ class Base:
 @pydantic_dataclass
 class Model(Base):
     b: int
-
-### pydantic dataclass computed field
-@pydantic_dataclass
-class Model:
-    a: int
-
-    @computed_field
-    @property
-    def b(self) -> int:
-        return 1
 ''',
 )
 
@@ -276,27 +248,18 @@ class Model(TypedDict):
     a: int
     b: str | None
 
-### total=False
-class Model(TypedDict, total=False):
-    a: int
-    b: str
-
-### Required
-class Model(TypedDict, total=False):
+### requirements | tuple[Partial, Model]
+class Partial(TypedDict, total=False):
     a: Required[int]
     b: str
 
-### NotRequired
 class Model(TypedDict):
     a: int
     b: NotRequired[str]
     c: NotRequired[Annotated[int, Field(gt=0)]]
     d: Annotated[NotRequired[int], Field(description="d")]
-
-### ReadOnly
-class Model(TypedDict):
-    a: ReadOnly[int]
-    b: ReadOnly[NotRequired[int]]
+    e: ReadOnly[int]
+    f: ReadOnly[NotRequired[int]]
 
 ### docstring
 class Model(TypedDict):
@@ -304,19 +267,15 @@ class Model(TypedDict):
 
     a: int
 
-### inheritance
+### inheritance | tuple[Model, Total]
 class Base(TypedDict):
     a: int
 
 class Model(Base, total=False):
     b: int
 
-### inheritance the other way
-class Base(TypedDict, total=False):
-    a: int
-
-class Model(Base):
-    b: int
+class Total(Model):
+    c: int
 
 ### two bases
 class A(TypedDict):
@@ -328,14 +287,11 @@ class B(TypedDict, total=False):
 class Model(A, B):
     c: int
 
-### functional
+### functional, empty | tuple[Model, Partial, Empty]
 Model = TypedDict("Model", {"a": int, "b": "list[str]", "in": str, "x-y": NotRequired[int]})
+Partial = TypedDict("Partial", {"a": int, "b": Required[str]}, total=False)
 
-### functional total=False
-Model = TypedDict("Model", {"a": int, "b": Required[str]}, total=False)
-
-### empty
-class Model(TypedDict):
+class Empty(TypedDict):
     pass
 
 ### nested
@@ -356,18 +312,16 @@ class Model(TypedDict):
     a: Annotated[int, Field(gt=0, description="d", alias="b")]
     c: Annotated[str, "text"]
 
-### configured
-class Model(TypedDict):
+### configured, closed | tuple[Forbid, Allow, Closed]
+class Forbid(TypedDict):
     __pydantic_config__ = ConfigDict(extra="forbid")
     a: int
 
-### configured by decorator
 @with_config(ConfigDict(extra="allow"))
-class Model(TypedDict):
+class Allow(TypedDict):
     a: int
 
-### closed
-class Model(TypedDict, closed=True):
+class Closed(TypedDict, closed=True):
     a: int
 
 ### generic | Model[int]
@@ -376,11 +330,7 @@ T = TypeVar("T")
 class Model(TypedDict, Generic[T]):
     a: T
 
-### in containers | list[Model] | dict[str, Model]
-class Model(TypedDict):
-    a: int
-
-### default | Model = {"a": 1}
+### in containers, as a default | list[Model] | dict[str, Model] | Model = {"a": 1}
 class Model(TypedDict):
     a: int
 
@@ -394,42 +344,32 @@ NAMED_TUPLES = sheet(
     "NamedTuple",
     _IMPORTS,
     r'''
-### fields
-class Model(NamedTuple):
+### fields and defaults | tuple[Plain, Model, AllDefaults, Attribute]
+class Plain(NamedTuple):
     a: int
     b: str
 
-### defaults
-class Model(NamedTuple):
-    a: int
-    b: str = "x"
-    c: list[int] | None = None
-
-### all defaults
-class Model(NamedTuple):
-    a: int = 1
-
-### docstring
 class Model(NamedTuple):
     """A tuple."""
 
     a: int
+    b: str = "x"
+    c: list[int] | None = None
 
-### typing attribute
-class Model(typing.NamedTuple):
+    def total(self) -> int:
+        return self.a
+
+class AllDefaults(NamedTuple):
+    a: int = 1
+
+class Attribute(typing.NamedTuple):
     a: int
 
-### functional
-Model = NamedTuple("Model", [("a", int), ("b", "str")])
-
-### namedtuple
-Model = namedtuple("Model", ["a", "b"])
-
-### namedtuple of text
-Model = collections.namedtuple("Model", "a b, c")
-
-### namedtuple defaults
-Model = namedtuple("Model", "a b", defaults=[1])
+### functional | tuple[Typed, Listed, Text, Defaults]
+Typed = NamedTuple("Typed", [("a", int), ("b", "str")])
+Listed = namedtuple("Listed", ["a", "b"])
+Text = collections.namedtuple("Text", "a b, c")
+Defaults = namedtuple("Defaults", "a b", defaults=[1])
 
 ### nested
 class Inner(NamedTuple):
@@ -448,13 +388,6 @@ class Model(NamedTuple):
 class Model(NamedTuple):
     a: Annotated[int, Field(gt=0, description="d")]
     b: Annotated[str, Field(min_length=1)] = "x"
-
-### methods
-class Model(NamedTuple):
-    a: int
-
-    def total(self) -> int:
-        return self.a
 
 ### generic | Model[int]
 T = TypeVar("T")
