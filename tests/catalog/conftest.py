@@ -12,7 +12,7 @@ import pytest
 from toolkiln.catalog.admission import Admissions
 from toolkiln.catalog.catalog import Catalog, CatalogOptions
 from toolkiln.model.admission import AdmissionDecision
-from toolkiln.model.catalog import Version
+from toolkiln.model.catalog import FileState, Version
 from toolkiln.store.store import Store, open_store
 from toolkiln.store.version_archive import VersionArchive
 
@@ -49,9 +49,13 @@ class Workshop:
         given = {"cache": self.state / "readings", **options}
         return Catalog(place or self.tools, self.archive, CatalogOptions(**given))
 
+    def admissions(self, **options: Any) -> Admissions:
+        """The decisions of a process that just started."""
+        return Admissions(self.catalog(**options))
+
     def admit(self, *files: str, grant: bool = False, **options: Any) -> list[Version]:
         """Admits files as they are."""
-        admissions = Admissions(self.catalog(**options))
+        admissions = self.admissions(**options)
         decision = AdmissionDecision("ann", grant=grant)
         return admissions.admit([admissions.candidate(file) for file in files], decision)
 
@@ -60,6 +64,15 @@ class Workshop:
         path = self.write(file, source or tool(Path(file).stem))
         self.admit(file, grant=grant)
         return path
+
+    def propose(self, file: str) -> None:
+        """Proposes a file as it is."""
+        admissions = self.admissions()
+        admissions.propose(admissions.candidate(file), "bot", 20)
+
+    def states(self, **options: Any) -> dict[str, FileState]:
+        """The state of every file, for a process that starts at this moment."""
+        return states(self.catalog(**options))
 
     def served(self, **options: Any) -> dict[str, str]:
         """The files that a process that starts at this moment would serve, by tool."""
@@ -90,6 +103,11 @@ def text_of(catalog: Catalog, name: str) -> str:
     """The source that calls of a tool would run."""
     served = catalog.snapshot.served[name]
     return next(iter(served.sources.values())).decode()
+
+
+def states(catalog: Catalog) -> dict[str, FileState]:
+    """The state of every file that a catalog knows."""
+    return {status.file: status.state for status in catalog.statuses()}
 
 
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -1,5 +1,6 @@
 """What people decide about files: admit, propose, reject, roll back, and what becomes of it."""
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -35,7 +36,7 @@ def versions(shop: Workshop, *sources: str, file: str = "a.py") -> Admissions:
     """Each source admitted in turn."""
     for source in sources:
         shop.add(file, source)
-    return Admissions(shop.catalog())
+    return shop.admissions()
 
 
 def draft(
@@ -45,11 +46,14 @@ def draft(
     return admissions.unwritten(file, FileVersion(read_sources(data, shop.tools / file), data))
 
 
-def state(shop: Workshop, file: str = "a.py") -> FileState:
-    return next(s.state for s in shop.catalog().statuses() if s.file == file)
+def execute(shop: Workshop, statement: str) -> None:
+    """Changes the store behind the back of every process."""
+    shop.close()
+    with closing(sqlite3.connect(shop.state / "store.db")) as database, database:
+        database.execute(statement)
 
 
-def test_admitted_version_is_served_and_tells_who_and_when(shop: Workshop) -> None:
+def test_admitted_version_is_served_and_records_who_and_when(shop: Workshop) -> None:
     shop.write("a.py", tool("a"))
     (version,) = shop.admit("a.py")
 
@@ -77,16 +81,16 @@ def test_change_is_served_once_it_is_admitted(shop: Workshop) -> None:
     assert running.manifest.files["a.py"].since == since
 
 
-def test_candidate_is_admitted_as_it_was_looked_at(shop: Workshop) -> None:
+def test_candidate_is_admitted_as_it_was_read(shop: Workshop) -> None:
     admissions = versions(shop, tool("a"))
     shop.write("a.py", tool("a", 2))
     candidate = admissions.candidate("a.py")
-    shop.write("a.py", tool("a", "changed after the look"))
+    shop.write("a.py", tool("a", "changed after it was read"))
 
     admissions.admit([candidate], ANN)
 
     assert text_of(shop.catalog(), "a") == tool("a", 2)
-    assert state(shop) is FileState.CHANGED
+    assert shop.states()["a.py"] is FileState.CHANGED
 
 
 def test_many_files_are_admitted_together_or_not_at_all(shop: Workshop) -> None:
@@ -114,18 +118,13 @@ def test_file_without_a_tool_is_not_admitted(shop: Workshop, source: str) -> Non
     assert shop.served() == {"b": "b.py"}
 
 
-def test_missing_file_has_no_candidate(shop: Workshop) -> None:
-    with pytest.raises(InputError, match="there is no file"):
-        Admissions(shop.catalog()).candidate("none.py")
-
-
-def test_private_file_has_no_candidate_in_a_folder(shop: Workshop) -> None:
+def test_missing_and_private_files_have_no_candidate(shop: Workshop) -> None:
     shop.write("_a.py", tool("a"))
     shop.write("tests/b.py", tool("b"))
 
-    for file in ("_a.py", "tests/b.py", "../tools/_a.py"):
-        with pytest.raises(InputError):
-            Admissions(shop.catalog()).candidate(file)
+    for file in ("none.py", "_a.py", "tests/b.py", "../tools/_a.py"):
+        with pytest.raises(InputError, match=r"there is no file|not read|not in"):
+            shop.admissions().candidate(file)
 
 
 def test_version_is_written_and_admitted_in_one_step(shop: Workshop) -> None:
@@ -136,14 +135,12 @@ def test_version_is_written_and_admitted_in_one_step(shop: Workshop) -> None:
 
     assert (shop.tools / "a.py").read_text() == tool("a", 2)
     assert shop.served() == {"a": "a.py", "b": "sub/b.py"}
-    assert state(shop) is FileState.ADMITTED
+    assert shop.states()["a.py"] is FileState.ADMITTED
     assert shop.leftovers() == []
 
 
 @pytest.mark.parametrize("existed", [True, False])
-def test_file_that_somebody_changed_meanwhile_is_not_overwritten(
-    shop: Workshop, existed: bool
-) -> None:
+def test_file_that_was_changed_meanwhile_is_not_overwritten(shop: Workshop, existed: bool) -> None:
     admissions = versions(shop, tool("b"), file="b.py")
     if existed:
         shop.write("a.py", tool("a"))
@@ -179,7 +176,7 @@ def sendmail(text: str) -> str:
     assert {"shadows-other-tool", "confusable-name"} <= checked
 
 
-def test_assessment_shows_diff_findings_and_rights(shop: Workshop) -> None:
+def test_assessment_shows_diff_findings_and_permissions(shop: Workshop) -> None:
     admissions = versions(shop, asking("example.org"))
     odd = '@tool\ndef odd(x) -> int:\n    """Odd."""\n'
     source = asking("evil.org", workspace="write") + odd
@@ -196,40 +193,32 @@ def test_assessment_shows_diff_findings_and_rights(shop: Workshop) -> None:
 
 def test_assessment_of_a_first_version_is_against_nothing(shop: Workshop) -> None:
     shop.write("a.py", tool("a"))
-    admissions = Admissions(shop.catalog())
 
-    assessment = admissions.assess(admissions.candidate("a.py"))
+    assessment = shop.admissions().assess(shop.admissions().candidate("a.py"))
 
     assert "+def a() -> object:" in assessment.diff
     assert "\n-" not in assessment.diff.replace("\n---", "")
 
 
-def test_rights_are_granted_with_the_decision_only(shop: Workshop) -> None:
-    shop.add("a.py", asking("example.org"))
-    without = shop.catalog().snapshot.served["fetch"].grants
-    shop.admit("a.py", grant=True)
-
-    assert without == {}
-    assert shop.catalog().snapshot.served["fetch"].grants == {
-        "fetch": Grant(network=("example.org",), workspace="read")
-    }
+def grants(shop: Workshop, name: str = "fetch") -> dict[str, Grant]:
+    return dict(shop.catalog().snapshot.served[name].grants)
 
 
-def test_rights_stay_as_they_were_granted_when_the_next_version_asks_for_more(
+def test_permissions_are_granted_by_the_decision_to_one_tool_for_what_it_requests(
     shop: Workshop,
 ) -> None:
-    shop.add("a.py", asking("example.org"), grant=True)
+    granted = {"fetch": Grant(network=("example.org",), workspace="read")}
+    shop.add("a.py", asking("example.org"))
+    assert grants(shop) == {}
+
+    shop.admit("a.py", grant=True)
+    assert grants(shop) == granted
+
     shop.add("a.py", asking("evil.org", workspace="write"))
+    assert grants(shop) == granted
 
-    granted = shop.catalog().snapshot.served["fetch"].grants["fetch"]
-    assert granted == Grant(network=("example.org",), workspace="read")
-
-
-def test_rights_go_with_the_tool_they_were_granted_to(shop: Workshop) -> None:
-    shop.add("a.py", asking("example.org"), grant=True)
     shop.add("a.py", asking("example.org").replace("fetch", "other"))
-
-    assert shop.catalog().snapshot.served["other"].grants == {}
+    assert grants(shop, "other") == {}
 
 
 def test_rejected_change_leaves_the_admitted_version(shop: Workshop) -> None:
@@ -240,7 +229,7 @@ def test_rejected_change_leaves_the_admitted_version(shop: Workshop) -> None:
 
     assert is_served
     assert text_of(shop.catalog(), "a") == tool("a")
-    assert state(shop) is FileState.REJECTED
+    assert shop.states()["a.py"] is FileState.REJECTED
 
 
 def test_rejecting_the_admitted_version_withdraws_it(shop: Workshop) -> None:
@@ -254,19 +243,19 @@ def test_rejecting_the_admitted_version_withdraws_it(shop: Workshop) -> None:
     assert not is_served
     assert shop.served() == {}
     assert dict(running.snapshot.tools) == {}
-    assert state(shop) is FileState.REJECTED
+    assert shop.states()["a.py"] is FileState.REJECTED
 
 
 def test_rejected_new_file_stays_unserved_until_it_is_admitted(shop: Workshop) -> None:
     shop.write("a.py", tool("a"))
-    admissions = Admissions(shop.catalog())
+    admissions = shop.admissions()
 
     admissions.reject("a.py", "ann")
-    rejected = state(shop)
+    rejected = shop.states()["a.py"]
     admissions.admit([admissions.candidate("a.py")], ANN)
 
     assert rejected is FileState.REJECTED
-    assert state(shop) is FileState.ADMITTED
+    assert shop.states()["a.py"] is FileState.ADMITTED
     assert shop.catalog().manifest.rejected == {}
 
 
@@ -310,7 +299,8 @@ def test_proposed_version_that_changed_is_another_one(shop: Workshop) -> None:
 
     shop.write("a.py", tool("a", "smuggled in"))
 
-    assert state(shop) is FileState.NEW
+    found = [status.state for status in shop.catalog().statuses() if status.file == "a.py"]
+    assert found == [FileState.NEW, FileState.PROPOSED]
 
 
 def test_decisions_need_a_manifest_that_can_be_trusted(shop: Workshop) -> None:
@@ -323,7 +313,7 @@ def test_decisions_need_a_manifest_that_can_be_trusted(shop: Workshop) -> None:
         lambda: shop.admit("a.py"),
         lambda: admissions.reject("a.py", "ann"),
         lambda: admissions.switch("a", False),
-        lambda: Admissions(shop.catalog()).history("a"),
+        lambda: shop.admissions().history("a"),
     ):
         with pytest.raises(ManifestError):
             decide()
@@ -331,7 +321,7 @@ def test_decisions_need_a_manifest_that_can_be_trusted(shop: Workshop) -> None:
     assert path.read_bytes() == tampered
 
 
-def test_history_tells_every_version_of_the_file_newest_first(shop: Workshop) -> None:
+def test_history_lists_every_version_of_the_file_newest_first(shop: Workshop) -> None:
     admissions = versions(shop, tool("a"), tool("a", 2), tool("a", 3))
 
     found = admissions.history("a")
@@ -341,7 +331,7 @@ def test_history_tells_every_version_of_the_file_newest_first(shop: Workshop) ->
     assert found[0].by == "ann"
 
 
-def test_history_goes_on_across_another_name_of_the_tool(shop: Workshop) -> None:
+def test_history_continues_when_the_tool_is_renamed(shop: Workshop) -> None:
     admissions = versions(shop, tool("old"), tool("middle"), tool("young", 3))
 
     assert [v.number for v in admissions.history("young")] == [3, 2, 1]
@@ -360,7 +350,7 @@ def test_history_is_that_of_the_file_that_has_the_name(shop: Workshop) -> None:
     (shop.tools / "first.py").unlink()
 
     assert owned == {"first.py"}
-    assert {v.file for v in Admissions(shop.catalog()).history("a")} == {"second.py"}
+    assert {v.file for v in shop.admissions().history("a")} == {"second.py"}
 
 
 def test_history_of_a_withdrawn_tool_is_still_there(shop: Workshop) -> None:
@@ -416,18 +406,6 @@ def test_difference_between_versions_covers_file_and_helpers(shop: Workshop) -> 
     assert admissions.diff("a", "1", "1") == ""
 
 
-def test_rollback_serves_an_earlier_version_and_writes_its_file_back(shop: Workshop) -> None:
-    admissions = versions(shop, tool("a"), tool("a", 2))
-
-    version = admissions.rollback("a", "1", AdmissionDecision("bob"))
-
-    assert (version.number, version.action, version.by) == (3, "rollback", "bob")
-    assert (shop.tools / "a.py").read_text() == tool("a")
-    assert text_of(shop.catalog(), "a") == tool("a")
-    assert state(shop) is FileState.ADMITTED
-    assert shop.leftovers() == []
-
-
 def test_rollback_to_the_version_that_is_served_is_refused(shop: Workshop) -> None:
     admissions = versions(shop, tool("a"), tool("a", 2))
 
@@ -435,14 +413,21 @@ def test_rollback_to_the_version_that_is_served_is_refused(shop: Workshop) -> No
         admissions.rollback("a", "2", AdmissionDecision("ann"))
 
 
-def test_rollback_brings_a_deleted_file_back(shop: Workshop) -> None:
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_rollback_serves_an_earlier_version_and_writes_its_file_back(
+    shop: Workshop, is_deleted: bool
+) -> None:
     admissions = versions(shop, tool("a"), tool("a", 2), file="sub/a.py")
-    (shop.tools / "sub" / "a.py").unlink()
-    (shop.tools / "sub").rmdir()
+    if is_deleted:
+        shutil.rmtree(shop.tools / "sub")
 
-    admissions.rollback("a", "1", AdmissionDecision("ann"))
+    version = admissions.rollback("a", "1", AdmissionDecision("bob"))
 
-    assert shop.served() == {"a": "sub/a.py"}
+    assert (version.number, version.action, version.by) == (3, "rollback", "bob")
+    assert (shop.tools / "sub" / "a.py").read_text() == tool("a")
+    assert text_of(shop.catalog(), "a") == tool("a")
+    assert shop.states() == {"sub/a.py": FileState.ADMITTED}
+    assert shop.leftovers() == []
 
 
 def test_rollback_leaves_helpers_of_others_alone(shop: Workshop) -> None:
@@ -456,24 +441,21 @@ def test_rollback_leaves_helpers_of_others_alone(shop: Workshop) -> None:
     catalog = shop.catalog()
     assert (shop.tools / "_help.py").read_text() == "VALUE = 2\n"
     assert catalog.snapshot.served["a"].sources["_help.py"] == b"VALUE = 1\n"
-    assert state(shop) is FileState.CHANGED
+    assert shop.states()["a.py"] is FileState.CHANGED
 
 
 def test_rollback_grants_nothing_more(shop: Workshop) -> None:
     versions(shop, asking("evil.org"))
     shop.add("a.py", asking("example.org"), grant=True)
 
-    Admissions(shop.catalog()).rollback("fetch", "1", AdmissionDecision("ann"))
+    shop.admissions().rollback("fetch", "1", AdmissionDecision("ann"))
 
-    granted = shop.catalog().snapshot.served["fetch"].grants["fetch"]
-    assert granted.network == ("example.org",)
+    assert grants(shop)["fetch"].network == ("example.org",)
 
 
 def test_version_whose_source_is_lost_cannot_be_rolled_back_to(shop: Workshop) -> None:
     admissions = versions(shop, tool("a"), tool("a", 2))
-    shop.close()
-    with closing(sqlite3.connect(shop.state / "store.db")) as database, database:
-        database.execute("DELETE FROM toolkiln_contents")
+    execute(shop, "DELETE FROM toolkiln_contents")
 
     with pytest.raises(InputError, match="not in the store"):
         admissions.rollback("a", "1", AdmissionDecision("ann"))
@@ -487,14 +469,11 @@ def test_version_whose_source_is_lost_cannot_be_rolled_back_to(shop: Workshop) -
 def test_version_that_was_tampered_with_is_not_served(shop: Workshop) -> None:
     versions(shop, tool("a"))
     versions(shop, tool("b"), file="b.py")
-    shop.close()
-    with closing(sqlite3.connect(shop.state / "store.db")) as database, database:
-        rows = dict(database.execute("SELECT key, sources FROM toolkiln_contents"))
-        keys = list(rows)
-        for key, other in zip(keys, reversed(keys), strict=True):
-            database.execute(
-                "UPDATE toolkiln_contents SET sources = ? WHERE key = ?", (rows[other], key)
-            )
+    execute(  # swaps the two versions
+        shop,
+        "UPDATE toolkiln_contents SET sources ="
+        " (SELECT sources FROM toolkiln_contents AS o WHERE o.key != toolkiln_contents.key)",
+    )
     shop.write("a.py", tool("a", 2))
 
     snapshot = shop.catalog().snapshot
@@ -512,14 +491,12 @@ def test_catalogs_of_two_folders_share_a_store_and_no_history(shop: Workshop) ->
 
     assert [v.number for v in admissions.history("a")] == [1]
     shop.tools = first
-    assert [v.number for v in Admissions(shop.catalog()).history("a")] == [2, 1]
+    assert [v.number for v in shop.admissions().history("a")] == [2, 1]
 
 
-def test_what_a_kept_version_says_is_read_from_its_bytes(shop: Workshop) -> None:
+def test_a_kept_version_is_read_from_its_bytes(shop: Workshop) -> None:
     admissions = versions(shop, tool("a"), tool("a", 2))
-    shop.close()
-    with closing(sqlite3.connect(shop.state / "store.db")) as database, database:
-        database.execute("UPDATE toolkiln_contents SET reading = x'00'")
+    execute(shop, "UPDATE toolkiln_contents SET reading = x'00'")
 
     admissions.rollback("a", "1", AdmissionDecision("ann"))
     shop.write("a.py", tool("a", 3))

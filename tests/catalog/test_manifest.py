@@ -3,6 +3,8 @@
 import json
 import os
 from contextlib import suppress
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from toolkiln.catalog.manifest import (
     Switch,
     encode,
 )
+from toolkiln.model.admission import AdmissionDecision
 from toolkiln.model.call import Grant
 from toolkiln.model.catalog import Admission, DecisionRecord
 
@@ -71,12 +74,6 @@ def write(folder: Path, data: bytes) -> Path:
     return folder
 
 
-def edited(data: bytes, edit: Any) -> bytes:
-    content = json.loads(data)
-    edit(content)
-    return json.dumps(content, indent=1).encode()
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("manifest")
@@ -114,53 +111,41 @@ def test_any_cut_manifest_is_refused(place: Path, data: st.DataObject) -> None:
         ManifestFile(place, "").read()
 
 
-def test_missing_manifest_tells_how_to_admit(tmp_path: Path) -> None:
+def test_missing_manifest_comes_with_how_to_admit(tmp_path: Path) -> None:
     with pytest.raises(MissingManifest, match="no tool has been admitted") as caught:
         ManifestFile(tmp_path, "").read()
 
     assert f"toolkiln admit {tmp_path}" in (caught.value.hint or "")
 
 
-def widen(content: Any) -> None:
-    content["files"]["a.py"]["rights"]["fetch"]["network"] = ["*"]
-
-
-def change_digest(content: Any) -> None:
-    content["files"]["a.py"]["sha256"] = "cd" * 32
-
-
-def add_entry(content: Any) -> None:
-    content["files"]["b.py"] = content["files"]["a.py"]
-
-
-def remove_seal(content: Any) -> None:
-    del content["seal"]
-
-
-def empty_seal(content: Any) -> None:
-    content["seal"] = ""
-
-
-def half_a_character(content: Any) -> None:
-    content["seal"] = "\ud800"
-
-
-def other_format(content: Any) -> None:
-    content["format"] = 2
-
-
-def enable(content: Any) -> None:
-    content["enabled"] = {}
+FETCH = ("files", "a.py", "rights", "fetch")
 
 
 @each_row("key", ["", "secret"])
 @each_row(
-    "edit",
-    [widen, change_digest, add_entry, remove_seal, empty_seal, half_a_character, other_format,
-     enable],
-)  # fmt: skip
-def test_manifest_edited_by_hand_is_refused(tmp_path: Path, edit: Any, key: str) -> None:
-    write(tmp_path, edited(encode(SAMPLE, key), edit))
+    "place, value",
+    [
+        (FETCH, {"network": ["*"]}),
+        (("files", "a.py", "sha256"), "cd" * 32),
+        (("files", "b.py"), ADMISSION.model_dump(mode="json")),
+        (("seal",), None),
+        (("seal",), ""),
+        (("seal",), "\ud800"),
+        (("format",), 2),
+        (("enabled",), {}),
+    ],
+)
+def test_manifest_edited_by_hand_is_refused(
+    tmp_path: Path, place: tuple[str, ...], value: Any, key: str
+) -> None:
+    content = json.loads(encode(SAMPLE, key))
+    *above, last = place
+    part = reduce(getitem, above, content)
+    if value is None:
+        del part[last]
+    else:
+        part[last] = value
+    write(tmp_path, json.dumps(content, indent=1).encode())
 
     with pytest.raises(ManifestError, match="nothing is served") as caught:
         ManifestFile(tmp_path, key).read()
@@ -225,7 +210,7 @@ def test_unreadable_manifest_is_refused(tmp_path: Path) -> None:
 
 
 @each_row(
-    "sealed, asked, said",
+    "sealed, given, message",
     [
         ("secret", "", "the setting manifest_key is empty"),
         ("secret", "other", "sealed without this manifest_key"),
@@ -233,12 +218,12 @@ def test_unreadable_manifest_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_manifest_of_another_key_is_refused(
-    tmp_path: Path, sealed: str, asked: str, said: str
+    tmp_path: Path, sealed: str, given: str, message: str
 ) -> None:
     write(tmp_path, encode(SAMPLE, sealed))
 
-    with pytest.raises(ManifestError, match=said):
-        ManifestFile(tmp_path, asked).read()
+    with pytest.raises(ManifestError, match=message):
+        ManifestFile(tmp_path, given).read()
 
 
 def test_nothing_is_served_while_the_manifest_is_damaged(shop: Workshop) -> None:
@@ -261,7 +246,7 @@ def test_nothing_is_served_while_the_manifest_is_damaged(shop: Workshop) -> None
     assert "a" in catalog.snapshot.tools
 
 
-def test_in_dev_a_damaged_manifest_is_a_finding_until_it_is_mended(shop: Workshop) -> None:
+def test_in_dev_a_damaged_manifest_is_a_finding_until_it_is_restored(shop: Workshop) -> None:
     shop.add("a.py")
     catalog = shop.catalog(dev=True)
     good = (shop.tools / MANIFEST).read_bytes()
@@ -285,13 +270,10 @@ def test_in_dev_a_damaged_manifest_is_a_finding_until_it_is_mended(shop: Worksho
 
 
 def test_admitting_afresh_replaces_a_manifest_that_cannot_be_trusted(shop: Workshop) -> None:
-    from toolkiln.catalog.admission import Admissions
-    from toolkiln.model.admission import AdmissionDecision
-
     shop.add("a.py")
     shop.add("b.py")
     write(shop.tools, b"?")
-    admissions = Admissions(shop.catalog())
+    admissions = shop.admissions()
     candidates = [admissions.candidate("a.py")]
 
     with pytest.raises(ManifestError):

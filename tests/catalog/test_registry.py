@@ -1,4 +1,4 @@
-"""The tools that can be called: which version, with which rights, and why not."""
+"""The tools that can be called: which version, with which permissions, and why not."""
 
 import asyncio
 import os
@@ -53,7 +53,7 @@ def grant_of(kiln: Kiln, name: str) -> Grant:
     return kiln.services.registry.resolve(name, None).grant
 
 
-async def test_folder_without_a_manifest_offers_only_what_is_not_of_it(tmp_path: Path) -> None:
+async def test_folder_without_a_manifest_offers_only_what_is_not_in_it(tmp_path: Path) -> None:
     async with make(tmp_path, {"a.py": source("a", 1)}, functions=[double]) as kiln:
         refused = await kiln.call("a", {})
         own = await kiln.call("double", {"number": 2})
@@ -80,12 +80,17 @@ async def test_admitted_version_runs_whatever_is_on_disk(tmp_path: Path) -> None
     assert [first.value, second.value, third.value] == [1, 1, "smuggled in"]
 
 
-def test_tool_that_nobody_admitted_says_so(tmp_path: Path) -> None:
-    kiln = make(tmp_path, {"a.py": source("a", 1), "b.py": source("b", 1)})
-    admit(kiln, "a.py")
-    (tmp_path / "tools" / "a.py").write_text(source("added", 1))
+def test_a_tool_that_is_not_admitted_is_refused_with_its_state(tmp_path: Path) -> None:
+    states = ("new", "changed", "proposed", "rejected")
+    kiln = make(tmp_path, {f"{state}.py": source(state, 1) for state in states})
+    admissions = kiln.services.admissions
+    admit(kiln, "changed.py")
+    (tmp_path / "tools" / "changed.py").write_text(source("added", 1))
+    admissions.propose(admissions.candidate("proposed.py"), "bot", 20)
+    admissions.reject("rejected.py", "ann")
 
-    for name, state in (("b", "new"), ("added", "changed")):
+    for state in states:
+        name = "added" if state == "changed" else state
         with pytest.raises(InputError, match=f"{name} is not admitted.*{state}") as caught:
             kiln.tool(name)
 
@@ -93,17 +98,7 @@ def test_tool_that_nobody_admitted_says_so(tmp_path: Path) -> None:
         assert "toolkiln admit" in (caught.value.hint or "")
 
 
-def test_proposed_and_rejected_tools_say_so(tmp_path: Path) -> None:
-    kiln = make(tmp_path, {"a.py": source("a", 1), "b.py": source("b", 1)})
-    kiln.services.admissions.propose(kiln.services.admissions.candidate("a.py"), "bot", 20)
-    kiln.services.admissions.reject("b.py", "ann")
-
-    for name, state in (("a", "proposed"), ("b", "rejected")):
-        with pytest.raises(InputError, match=f"{name} is not admitted.*{state}"):
-            kiln.tool(name)
-
-
-def test_disabled_tool_says_so(tmp_path: Path) -> None:
+def test_disabled_tool_is_refused(tmp_path: Path) -> None:
     kiln = make(tmp_path, {"a.py": source("a", 1)})
     admit(kiln, "a.py")
 
@@ -115,7 +110,7 @@ def test_disabled_tool_says_so(tmp_path: Path) -> None:
     assert "a" not in kiln.services.registry.specs
 
 
-def test_unknown_tool_is_answered_with_the_nearest(tmp_path: Path) -> None:
+def test_unknown_tool_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     kiln = make(tmp_path, {"a.py": source("convert", 1)})
     admit(kiln, "a.py")
 
@@ -158,7 +153,7 @@ def test_function_of_this_process_comes_before_a_file(tmp_path: Path) -> None:
     assert kiln.services.registry.resolve("double", None).function
 
 
-def test_rights_are_those_granted_with_the_admission(tmp_path: Path) -> None:
+def test_permissions_are_those_granted_with_the_admission(tmp_path: Path) -> None:
     kiln = make(tmp_path, {"a.py": ASKING})
     admit(kiln, "a.py")
     without = grant_of(kiln, "fetch")
@@ -177,13 +172,7 @@ def test_settings_of_the_operator_come_before_the_admission(tmp_path: Path) -> N
         assert grant_of(make(tmp_path, grants=grants), "fetch") == Grant(workspace="read")
 
 
-def test_dev_grants_nothing(tmp_path: Path) -> None:
-    kiln = make(tmp_path, {"a.py": ASKING}, dev=True)
-
-    assert grant_of(kiln, "fetch") == Grant()
-
-
-def test_tampered_rights_are_not_used(tmp_path: Path) -> None:
+def test_tampered_permissions_are_not_used(tmp_path: Path) -> None:
     kiln = make(tmp_path, {"a.py": ASKING}, manifest_key="secret")
     admit(kiln, "a.py", grant=True)
     manifest = tmp_path / "tools" / MANIFEST

@@ -18,16 +18,12 @@ from .test_transaction import killed
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
 
-def admissions(shop: Workshop) -> Admissions:
-    return Admissions(shop.catalog())
-
-
 class TestWhatGoes:
     def test_file_and_manifest_entry_go_together(self, shop: Workshop) -> None:
         shop.add("one.py")
         shop.add("two.py")
 
-        gone = admissions(shop).remove("one", "ann")
+        gone = shop.admissions().remove("one", "ann")
 
         assert (gone.file, gone.read.names) == ("one.py", ("one",))
         assert shop.served() == {"two": "two.py"}
@@ -36,7 +32,7 @@ class TestWhatGoes:
 
     def test_the_last_tool_can_go(self, shop: Workshop) -> None:
         shop.add("one.py")
-        known = admissions(shop)
+        known = shop.admissions()
 
         known.remove("one", "ann")
 
@@ -45,7 +41,7 @@ class TestWhatGoes:
     def test_rollback_brings_it_back_as_it_was(self, shop: Workshop) -> None:
         file = shop.add("one.py")
         before = file.read_bytes()
-        known = admissions(shop)
+        known = shop.admissions()
 
         known.remove("one", "ann")
         version = known.rollback("one", "1", AdmissionDecision("ann"))
@@ -58,7 +54,7 @@ class TestWhatGoes:
         shop.add("deep/one.py")
         shop.add("two.py")
 
-        admissions(shop).remove("one", "ann")
+        shop.admissions().remove("one", "ann")
 
         assert list((shop.tools / "deep").iterdir()) == []
 
@@ -67,34 +63,34 @@ class TestWhatGoes:
         shop.add("one.py", tool("one", 2))
         shop.write("one.py", tool("one", 1))
 
-        admissions(shop).remove("one", "ann")
+        shop.admissions().remove("one", "ann")
 
         assert not (shop.tools / "one.py").exists()
 
-    def test_others_of_the_same_file_go_if_that_is_said(self, shop: Workshop) -> None:
+    def test_others_of_the_same_file_go_only_on_request(self, shop: Workshop) -> None:
         shop.add("both.py", tool("one") + tool("two"))
 
         with pytest.raises(RemovesOtherTools, match="two"):
-            admissions(shop).remove("one", "ann")
+            shop.admissions().remove("one", "ann")
         still = shop.served()
-        gone = admissions(shop).remove("one", "ann", with_others=True)
+        gone = shop.admissions().remove("one", "ann", with_others=True)
 
         assert still == {"one": "both.py", "two": "both.py"}
         assert gone.read.names == ("one", "two")
 
     def test_a_removal_is_recorded_around_what_it_does(self, shop: Workshop) -> None:
         shop.add("one.py")
-        told: list[object] = []
+        recorded: list[object] = []
 
         @contextmanager
         def act(what: str, by: str, /, **about: str) -> Iterator[None]:
-            told.append((what, by, about["tool"], (shop.tools / "one.py").exists()))
+            recorded.append((what, by, about["tool"], (shop.tools / "one.py").exists()))
             yield
-            told.append((shop.tools / "one.py").exists())
+            recorded.append((shop.tools / "one.py").exists())
 
         Admissions(shop.catalog(), act).remove("one", "ann")
 
-        assert told == [("remove", "ann", "one", True), False]
+        assert recorded == [("remove", "ann", "one", True), False]
 
 
 class TestWhatStays:
@@ -102,32 +98,32 @@ class TestWhatStays:
         shop.add("one.py")
 
         with pytest.raises(UnknownTool):
-            admissions(shop).remove("on", "ann")
+            shop.admissions().remove("on", "ann")
 
-    def test_a_version_that_nobody_looked_at_stays(self, shop: Workshop) -> None:
+    def test_a_version_that_is_not_the_reviewed_one_stays(self, shop: Workshop) -> None:
         shop.write("one.py", tool("one"))
         (version,) = shop.admit("one.py")
 
         with pytest.raises(StaleVersion):
-            admissions(shop).remove("one", "ann", digest="0" * 64)
-        admissions(shop).remove("one", "ann", digest=version.digest)
+            shop.admissions().remove("one", "ann", digest="0" * 64)
+        shop.admissions().remove("one", "ann", digest=version.digest)
 
         assert not (shop.tools / "one.py").exists()
 
-    def test_changes_that_nobody_admitted_are_not_lost(self, shop: Workshop) -> None:
+    def test_unadmitted_changes_are_not_lost(self, shop: Workshop) -> None:
         shop.add("one.py")
         changed = shop.write("one.py", tool("one", 2))
 
         with pytest.raises(EditConflict, match="unadmitted changes"):
-            admissions(shop).remove("one", "ann")
+            shop.admissions().remove("one", "ann")
 
         assert changed.read_text() == tool("one", 2)
 
-    def test_an_edit_between_the_look_and_the_removal_is_not_lost(
+    def test_an_edit_between_the_check_and_the_removal_is_not_lost(
         self, shop: Workshop, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         file = shop.add("one.py")
-        known = admissions(shop)
+        known = shop.admissions()
         update = known.catalog.update
 
         def late(*given: object, **named: object) -> None:
@@ -146,14 +142,14 @@ class TestWhatStays:
         shop.add("user.py", "import base\n" + tool("user"))
 
         with pytest.raises(InputError, match=r"user\.py imports base\.py"):
-            admissions(shop).remove("base", "ann")
+            shop.admissions().remove("base", "ann")
 
     def test_a_core_tool_stays(self, shop: Workshop) -> None:
         core = "from toolkiln import tool\n@tool(is_core=True)\n" + tool("core").lstrip()
         shop.add("core.py", core)
 
         with pytest.raises(InputError, match="core tool"):
-            admissions(shop).remove("core", "ann")
+            shop.admissions().remove("core", "ann")
 
     def test_what_could_not_be_brought_back_stays(self, shop: Workshop) -> None:
         file = shop.add("one.py")
@@ -161,7 +157,7 @@ class TestWhatStays:
         (shop.state / "store.db").unlink()
 
         with pytest.raises(InputError, match="not in the store"):
-            admissions(shop).remove("one", "ann")
+            shop.admissions().remove("one", "ann")
 
         assert file.exists()
 
@@ -185,7 +181,7 @@ def test_a_catalog_that_starts_after_a_death_serves_the_tool_or_has_removed_it(
         shutil.copytree(before, shop.tools)
 
         def work() -> None:
-            admissions(shop).remove("one", "ann")
+            shop.admissions().remove("one", "ann")
 
         is_over = not killed(at, work)
         served, exists = shop.served(), (shop.tools / "one.py").exists()

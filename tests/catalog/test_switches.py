@@ -48,7 +48,7 @@ def admissions(shop: Workshop) -> Admissions:
     shop.add("files.py", KIT)
     shop.add("core.py", CORE)
     shop.add("single.py")
-    return Admissions(shop.catalog())
+    return shop.admissions()
 
 
 def offered(catalog: Catalog) -> set[str]:
@@ -113,7 +113,7 @@ def test_name_of_a_tool_comes_before_the_function_behind_another(shop: Workshop)
     shop.add("a.py", marked + '    """One."""\n    return 1\n')
     shop.add("b.py", tool("convert_it"))
 
-    Admissions(shop.catalog()).switch("convert_it", False)
+    shop.admissions().switch("convert_it", False)
 
     assert set(shop.served()) == {"z_tool"}
 
@@ -122,17 +122,17 @@ def test_switch_is_about_the_tool_that_has_the_name(shop: Workshop) -> None:
     shop.add("a.py", tool("vital"))
     shop.add("b.py", CORE + CORE.replace("vital", "zealous"))
 
-    Admissions(shop.catalog()).switch("vital", False)
+    shop.admissions().switch("vital", False)
 
     assert set(shop.served()) == {"zealous"}
 
 
-def test_switch_of_a_method_that_is_gone_hinders_nobody(shop: Workshop) -> None:
+def test_switch_of_a_method_that_is_gone_does_no_harm(shop: Workshop) -> None:
     shop.add("files.py", KIT)
-    Admissions(shop.catalog()).switch("drop_it", False)
+    shop.admissions().switch("drop_it", False)
     shop.add("files.py", KIT.replace("drop_it", "move_it"))
 
-    Admissions(shop.catalog()).switch("read_it", False)
+    shop.admissions().switch("read_it", False)
 
     assert set(shop.served()) == {"write_it", "move_it"}
 

@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 
 from toolkiln.catalog.admission import Admissions
-from toolkiln.catalog.catalog import Catalog, CatalogOptions
+from toolkiln.catalog.catalog import Catalog
 from toolkiln.catalog.manifest import MANIFEST, ManifestError
 from toolkiln.catalog.watch import watch
 from toolkiln.config import Settings
-from toolkiln.errors import InputError, StoreError
+from toolkiln.errors import InputError
 from toolkiln.kiln import Kiln
 from toolkiln.model.admission import AdmissionDecision
 from toolkiln.model.catalog import CatalogChange
 from toolkiln.model.source import Severity
-from toolkiln.store.version_archive import VersionArchive
 
 from .conftest import Start, Workshop, text_of, tool
 
@@ -29,25 +28,25 @@ BROKEN = "def greet(:\n"
 
 
 class Watching:
-    """A catalog that is watched, and what was told of it."""
+    """A catalog that is watched, and the changes it reports."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self.changes: list[CatalogChange] = []
-        self.said: list[str] = []
-        self._told = asyncio.Condition()
+        self.messages: list[str] = []
+        self._changed = asyncio.Condition()
 
     async def run(self) -> None:
-        async with aclosing(watch(self.catalog, self.said.append)) as changes:
+        async with aclosing(watch(self.catalog, self.messages.append)) as changes:
             async for change in changes:
-                async with self._told:
+                async with self._changed:
                     self.changes.append(change)
-                    self._told.notify_all()
+                    self._changed.notify_all()
 
     async def until(self, is_reached: Callable[[], object]) -> CatalogChange:
         """Waits for changes until something holds; the last one."""
-        async with asyncio.timeout(BOUND), self._told:
-            await self._told.wait_for(lambda: self.changes and is_reached())
+        async with asyncio.timeout(BOUND), self._changed:
+            await self._changed.wait_for(lambda: self.changes and is_reached())
         return self.changes[-1]
 
     async def until_served(self, *names: str) -> CatalogChange:
@@ -64,7 +63,7 @@ class Watching:
 
     @property
     def errors(self) -> set[str]:
-        """The rules of all errors that were told."""
+        """The rules of all errors in the changes."""
         found = [f for c in self.changes for fs in c.refused.values() for f in fs]
         return {f.rule for f in found if f.severity is Severity.ERROR}
 
@@ -109,9 +108,7 @@ async def test_a_file_that_is_written_edited_and_deleted_comes_changes_and_goes(
     assert changed.seconds > 0
 
 
-async def test_the_first_change_of_a_catalog_nobody_loaded_is_all_that_it_serves(
-    shop: Workshop,
-) -> None:
+async def test_the_first_change_of_a_catalog_is_all_that_it_serves(shop: Workshop) -> None:
     shop.write("greet.py", tool("greet"))
     shop.write("broken.py", BROKEN)
     async with developing(shop) as watched:
@@ -129,7 +126,7 @@ async def test_the_first_change_comes_also_where_no_file_declares_a_tool(shop: W
     assert (first.added, first.refused, first.error) == ((), {}, None)
 
 
-async def test_what_changed_between_loading_and_watching_is_told(shop: Workshop) -> None:
+async def test_what_changed_between_loading_and_watching_is_changed(shop: Workshop) -> None:
     shop.write("greet.py", tool("greet"))
     catalog = shop.catalog(dev=True)
     assert catalog.snapshot.tools.keys() == {"greet"}
@@ -403,19 +400,6 @@ def helper_of(catalog: Catalog, name: str = "lib.py") -> str:
     return served.sources.get(name, b"").decode() if served else ""
 
 
-async def test_a_helper_that_changes_makes_versions_of_its_users_and_no_tool(
-    shop: Workshop,
-) -> None:
-    shop.write("greet.py", USER)
-    helper = shop.write("lib.py", HELPER.format("one"))
-    async with developing(shop) as watched:
-        helper.write_text(HELPER.format("two"))
-        change = await watched.until(lambda: "two" in helper_of(watched.catalog))
-
-    assert change.changed == ("greet",)
-    assert watched.names == {"greet"}
-
-
 async def test_a_helper_that_goes_leaves_its_users_serving_until_it_returns(
     shop: Workshop,
 ) -> None:
@@ -432,7 +416,9 @@ async def test_a_helper_that_goes_leaves_its_users_serving_until_it_returns(
 
 
 @pytest.mark.parametrize("form", ["module", "package", "namespace", "existing folder"])
-async def test_a_helper_that_appears_is_taken(shop: Workshop, form: str) -> None:
+async def test_a_helper_that_appears_and_changes_makes_versions_of_its_users_and_no_tool(
+    shop: Workshop, form: str
+) -> None:
     source = USER.replace("from lib", "from lib.part") if form != "module" else USER
     shop.write("greet.py", source)
     if form == "existing folder":
@@ -444,8 +430,9 @@ async def test_a_helper_that_appears_is_taken(shop: Workshop, form: str) -> None
         shop.write(name, HELPER.format("one"))
         await watched.until(lambda: "one" in helper_of(watched.catalog, name))
         shop.write(name, HELPER.format("two"))
-        await watched.until(lambda: "two" in helper_of(watched.catalog, name))
+        change = await watched.until(lambda: "two" in helper_of(watched.catalog, name))
 
+    assert change.changed == ("greet",)
     assert watched.names == {"greet"}
 
 
@@ -461,7 +448,7 @@ async def test_helpers_in_a_private_folder_are_watched_also_when_it_moves(shop: 
         await watched.until(lambda: "three" in helper_of(watched.catalog, "_own/part.py"))
 
 
-async def test_a_helper_that_nobody_uses_any_more_is_a_tool_file_and_back(shop: Workshop) -> None:
+async def test_a_helper_that_no_file_imports_is_a_tool_file_until_one_does(shop: Workshop) -> None:
     shop.write("greet.py", USER)
     shop.write("lib.py", HELPER.format("one"))
     async with developing(shop) as watched:
@@ -471,7 +458,7 @@ async def test_a_helper_that_nobody_uses_any_more_is_a_tool_file_and_back(shop: 
         await watched.until_served("greet")
 
 
-async def test_what_cannot_be_a_tool_is_not_told(shop: Workshop) -> None:
+async def test_what_cannot_be_a_tool_is_not_changed(shop: Workshop) -> None:
     shop.write("greet.py", tool("greet"))
     async with developing(shop) as watched:
         shop.write("__pycache__/greet.cpython-311.pyc", "x")
@@ -502,7 +489,7 @@ async def test_a_name_that_is_no_text_does_not_end_the_watching(shop: Workshop) 
         await watched.until_text("greet", "return 3")
 
 
-async def test_two_files_with_one_name_are_told_once(shop: Workshop) -> None:
+async def test_two_files_with_one_name_are_reported_once(shop: Workshop) -> None:
     shop.write("greet.py", tool("greet"))
     async with developing(shop) as watched:
         second = shop.write("second.py", tool("greet", 2))
@@ -554,7 +541,7 @@ async def test_only_what_another_process_admits_is_served(
     assert text_of(watched.catalog, "greet") == tool("greet")
 
 
-async def test_what_this_process_admits_is_told_too(shop: Workshop) -> None:
+async def test_what_this_process_admits_is_reported_too(shop: Workshop) -> None:
     shop.add("greet.py")
     async with watching(shop.catalog()) as watched:
         shop.write("late.py", tool("late"))
@@ -609,22 +596,6 @@ async def test_a_manifest_that_goes_serves_nothing_but_in_dev(shop: Workshop) ->
     assert (strict.names, lax.names) == (set(), {"greet"})
 
 
-async def test_nothing_that_dev_serves_is_written_down(shop: Workshop) -> None:
-    def no_store() -> VersionArchive:
-        raise StoreError("nothing may be kept")
-
-    shop.write("greet.py", tool("greet"))
-    async with watching(Catalog(shop.tools, no_store, CatalogOptions(dev=True))) as watched:
-        shop.write("greet.py", tool("greet", 2))
-        await watched.until_text("greet", "return 2")
-        shop.write("last.py", tool("last"))
-        await watched.until_served("greet", "last")
-
-    assert watched.errors == set()
-    assert watched.catalog.current.findings == ()
-    assert sorted(path.name for path in shop.tools.iterdir()) == ["greet.py", "last.py"]
-
-
 async def test_in_dev_an_admission_elsewhere_is_a_change_of_the_tool(shop: Workshop) -> None:
     shop.write("greet.py", tool("greet"))
     async with developing(shop) as watched:
@@ -666,7 +637,7 @@ def test_a_manifest_of_our_own_is_not_parsed_again(
     assert text_of(catalog, "greet") == tool("greet")
 
 
-async def test_where_the_system_cannot_watch_folders_are_looked_at_again_and_again(
+async def test_where_the_system_cannot_watch_folders_are_polled(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -685,8 +656,8 @@ async def test_where_the_system_cannot_watch_folders_are_looked_at_again_and_aga
         file.unlink()
         await watched.until_served("late")
 
-    assert len(watched.said) == 1
-    assert "limit reached" in watched.said[0]
+    assert len(watched.messages) == 1
+    assert "limit reached" in watched.messages[0]
 
 
 async def test_a_kiln_is_watched_and_offers_what_was_saved(tmp_path: Path) -> None:
