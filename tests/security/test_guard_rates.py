@@ -33,12 +33,6 @@ def other() -> int:
     return 1
 
 
-@tool(name="ｑuick")
-def lookalike() -> int:
-    """Look like another tool."""
-    return 1
-
-
 @tool
 def many(times: int, ctx: Context) -> int:
     """Call another tool again and again."""
@@ -55,7 +49,7 @@ def asked() -> None:
     """Ask a person first."""
 
 
-FUNCTIONS = [quick, other, lookalike, many, asked]
+FUNCTIONS = [quick, other, many, asked]
 
 
 @pytest.fixture(autouse=True)
@@ -89,12 +83,20 @@ async def limited(
         yield kiln
 
 
-async def test_caller_is_limited_and_others_are_not(limited: Kiln) -> None:
-    ann, again, bob = (open_session(limited, user) for user in ("ann", "ann", "bob"))
+async def test_caller_is_limited_whatever_the_session_and_others_are_not(limited: Kiln) -> None:
+    ann, bob, on_chat = (
+        open_session(limited, "ann"),
+        open_session(limited, "bob"),
+        open_session(limited, "ann", platform="chat"),
+    )
+    agents = [
+        open_session(limited, "ann", agent_id=f"agent {n}", channel_id=str(n), groups=[str(n)])
+        for n in range(3)
+    ]
 
-    first = [await limited.call("quick", session=token) for token in (ann, again, ann)]
-    early = [await limited.call("quick", session=token) for token in (ann, again)]
-    of_bob = await limited.call("quick", session=bob)
+    first = [await limited.call("quick", session=token) for token in (ann, *agents[:2])]
+    early = [await limited.call("quick", session=token) for token in (ann, agents[2])]
+    of_others = [await limited.call("quick", session=token) for token in (bob, on_chat)]
     of_another_tool = await limited.call("other", session=ann)
 
     assert [result.status for result in first] == [Status.OK] * 3
@@ -102,18 +104,9 @@ async def test_caller_is_limited_and_others_are_not(limited: Kiln) -> None:
     assert early[0].error
     assert early[0].error.retry_after == pytest.approx(20, abs=0.1)
     assert early[0].error.retryable
-    assert (of_bob.status, of_another_tool.status) == (Status.OK, Status.OK)
-    assert len(RAN) == 4
-    assert about(limited, early[0])[-1].outcome == "denied"
-
-
-async def test_tool_is_limited_for_all_callers_together(limited: Kiln) -> None:
-    tokens = [open_session(limited, f"user {number}") for number in range(7)]
-
-    results = [await limited.call("quick", session=token) for token in tokens]
-
-    assert [result.status for result in results] == [Status.OK] * 5 + [Status.DENIED] * 2
+    assert [result.status for result in (*of_others, of_another_tool)] == [Status.OK] * 3
     assert len(RAN) == 5
+    assert about(limited, early[0])[-1].outcome == "denied"
 
 
 async def test_a_caller_who_waits_as_long_as_stated_gets_through(
@@ -160,19 +153,6 @@ async def test_nested_calls_and_batches_count(limited: Kiln) -> None:
     assert [result.status for result in batch] == [Status.OK] * 2 + [Status.DENIED] * 2
 
 
-async def test_limits_are_not_evaded_by_another_agent_channel_or_session(limited: Kiln) -> None:
-    tokens = [
-        open_session(limited, "ann", agent_id=f"agent {n}", channel_id=str(n), groups=[str(n)])
-        for n in range(5)
-    ]
-
-    results = [await limited.call("quick", session=token) for token in tokens]
-
-    assert [result.status for result in results] == [Status.OK] * 3 + [Status.DENIED] * 2
-    elsewhere = open_session(limited, "ann", platform="chat")
-    assert (await limited.call("quick", session=elsewhere)).status is Status.OK
-
-
 async def test_person_is_not_asked_about_a_call_that_comes_too_early(limited: Kiln) -> None:
     ann = open_session(limited, "ann")
 
@@ -198,18 +178,7 @@ async def test_all_tools_can_share_one_rate(make_kiln: Callable[..., Kiln]) -> N
         assert [result.status for result in results] == [Status.OK] * 2 + [Status.DENIED] * 2
 
 
-async def test_name_that_looks_the_same_shares_no_more_than_the_rule(
-    make_kiln: Callable[..., Kiln],
-) -> None:
-    async with make_kiln({}, functions=FUNCTIONS, rates={"quick": {"caller": "1/day"}}) as kiln:
-        ann = open_session(kiln, "ann")
-
-        results = [await kiln.call("ｑuick", session=ann) for _ in range(2)]
-
-        assert [result.status for result in results] == [Status.OK, Status.DENIED]
-
-
-async def test_crowd_gets_no_more_than_the_rate(limited: Kiln) -> None:
+async def test_tool_is_limited_for_a_crowd_of_callers_together(limited: Kiln) -> None:
     tokens = [open_session(limited, f"user {number}") for number in range(4)]
 
     results = await asyncio.gather(

@@ -1,7 +1,6 @@
 """Which buckets calls draw from."""
 
-import pytest
-
+from tables import each_row
 from toolkiln.model.identity import Caller
 from toolkiln.model.policy import Rate
 from toolkiln.security.guard import Rates
@@ -17,12 +16,9 @@ def buckets(rates: Rates, caller: Caller, name: str = "read_file") -> list[str]:
     return [draw.bucket for draw in rates.draws(caller, spec(name))]
 
 
-def test_without_rates_nothing_is_drawn() -> None:
-    assert Rates({}).draws(ANN, READ) == ()
-
-
-def test_a_tool_that_no_entry_fits_draws_nothing() -> None:
-    assert Rates({"write_*": {"caller": SLOW, "tool": FAST}}).draws(ANN, READ) == ()
+@each_row("rates", [{}, {"write_*": {"caller": SLOW, "tool": FAST}}])
+def test_a_tool_that_no_entry_fits_draws_nothing(rates: dict[str, dict[str, Rate]]) -> None:
+    assert Rates(rates).draws(ANN, READ) == ()
 
 
 def test_every_entry_that_fits_draws_at_its_own_rate() -> None:
@@ -34,36 +30,27 @@ def test_every_entry_that_fits_draws_at_its_own_rate() -> None:
     assert len({draw.bucket for draw in draws}) == 3
 
 
-def test_a_rate_for_all_tools_is_one_bucket_for_each_caller() -> None:
-    rates = Rates({"*": {"caller": SLOW}})
+@each_row(
+    "glob, counted, tools_share, callers_share",
+    [
+        ("*", "caller", True, False),
+        ("*_file", "caller", False, False),
+        ("*", "tool", False, True),
+        ("*_file", "tool", False, True),
+    ],
+)
+def test_callers_and_tools_share_the_buckets_of_a_rate(
+    glob: str, counted: str, tools_share: bool, callers_share: bool
+) -> None:
+    rates = Rates({glob: {counted: SLOW}})
+    same_user = Caller(user_id="ann", agent_id="x", channel_id="y", session="z", workspace="w")
 
-    assert buckets(rates, ANN, "read_file") == buckets(rates, ANN, "write_file")
-    assert buckets(rates, ANN) != buckets(rates, BOB)
-
-
-def test_a_rate_for_some_tools_is_a_bucket_for_each_caller_and_tool() -> None:
-    rates = Rates({"*_file": {"caller": SLOW}})
-
-    assert buckets(rates, ANN, "read_file") != buckets(rates, ANN, "write_file")
-    assert buckets(rates, ANN) != buckets(rates, BOB)
-
-
-@pytest.mark.parametrize("glob", ["*", "*_file"])
-def test_a_rate_of_tools_is_a_bucket_for_each_tool_over_all_callers(glob: str) -> None:
-    rates = Rates({glob: {"tool": SLOW}})
-
-    assert buckets(rates, ANN) == buckets(rates, BOB)
-    assert buckets(rates, ANN, "read_file") != buckets(rates, ANN, "write_file")
+    assert (buckets(rates, ANN) == buckets(rates, ANN, "write_file")) is tools_share
+    assert (buckets(rates, ANN) == buckets(rates, BOB)) is callers_share
+    assert buckets(rates, ANN) == buckets(rates, same_user)
 
 
-def test_agents_channels_and_sessions_of_a_caller_share_a_bucket() -> None:
-    rates = Rates({"*": {"caller": SLOW}})
-    others = Caller(user_id="ann", agent_id="x", channel_id="y", session="z", workspace="w")
-
-    assert buckets(rates, ANN) == buckets(rates, others)
-
-
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         Caller(user_id="42"),
@@ -89,7 +76,7 @@ def test_a_bucket_of_a_caller_is_none_of_a_tool() -> None:
     assert one != other
 
 
-@pytest.mark.parametrize("user", ["\ud800", "a\nb\0\x1b", "x" * 1_000_000, "é"])
+@each_row("user", ["\ud800", "a\nb\0\x1b", "x" * 1_000_000, "é"])
 def test_names_of_buckets_have_one_length_whatever_they_are_for(user: str) -> None:
     rates = Rates({"*": {"caller": SLOW}})
 
@@ -104,5 +91,6 @@ def test_names_of_buckets_are_the_same_in_every_process() -> None:
     assert buckets(Rates({"*": {"caller": SLOW}}), ANN) == ["06953f05b0ad6e8e768810ad6b53015f"]
 
 
-def test_a_look_alike_does_not_escape_a_rate() -> None:
-    assert buckets(Rates({"read_*": {"caller": SLOW}}), ANN, "Read-File")
+@each_row("name", ["Read-File", "ｒead_file"])
+def test_a_look_alike_does_not_escape_a_rate(name: str) -> None:
+    assert buckets(Rates({"read_*": {"caller": SLOW}}), ANN, name)
