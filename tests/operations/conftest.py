@@ -30,6 +30,7 @@ def celsius_to_fahrenheit(celsius: float) -> float:
 '''
 SECOND = FIRST.replace("* 9 / 5", "* 1.8")
 NAME = "celsius_to_fahrenheit"
+Probe = Callable[[FileVersion], Awaitable[list[Finding]]]
 
 
 async def unprobed(_: FileVersion) -> list[Finding]:
@@ -91,17 +92,28 @@ async def forge(tmp_path: Path) -> AsyncIterator[Forge]:
 
 
 async def write(
-    kiln: Kiln, code: str | bytes, name: str = NAME, *, overwrite: bool = False
+    kiln: Kiln,
+    code: str | bytes,
+    name: str = NAME,
+    *,
+    probe: Probe = unprobed,
+    observe: Callable[[Stage], None] = lambda _: None,
+    **draft: Any,
 ) -> AdmissionResult:
-    """Write a tool without trying it out."""
-    return await authoring(kiln).write(
-        ToolDraft(code, name, overwrite=overwrite), AdmissionDecision("ann")
+    """Write a tool; unless a test says otherwise, without trying it out."""
+    way = authoring(kiln, probe)
+    return await way.write(
+        ToolDraft(code, name, **draft), AdmissionDecision("ann"), observe=observe
     )
 
 
-def authoring(
-    kiln: Kiln, probe: Callable[[FileVersion], Awaitable[list[Finding]]] = unprobed
-) -> AdmissionPipeline:
+def admit(kiln: Kiln, file: str, decision: AdmissionDecision | None = None) -> None:
+    """Admit what is on disk, unless a test says otherwise as the operator does."""
+    admissions = kiln.services.admissions
+    admissions.admit([admissions.candidate(file)], decision or kiln.security.decision())
+
+
+def authoring(kiln: Kiln, probe: Probe = unprobed) -> AdmissionPipeline:
     """The way into a Kiln's catalog, without trying code out or search."""
 
     async def index() -> None:

@@ -12,7 +12,6 @@ from toolkiln import tool
 from toolkiln.config import Settings
 from toolkiln.errors import StoreError
 from toolkiln.kiln import Kiln
-from toolkiln.model.admission import AdmissionDecision
 from toolkiln.model.call import Status
 from toolkiln.model.spec import BUILTIN_NAMES
 from toolkiln.schema.providers.compilers import health
@@ -66,6 +65,8 @@ async def test_agent_finds_reads_about_and_calls_what_it_wrote(forge: Forge) -> 
     described = await ask(kiln, "describe_tool", name=NAME)
     passages = await ask(kiln, "rag_search", query="temperature in degrees Celsius", k=2)
     value = await ask(kiln, "call_tool", name=NAME, arguments={"celsius": 100})
+    again = {"tool_code": SECOND, "tool_name": NAME, "overwrite": True}
+    rewritten = await ask(kiln, "call_tool", name="write_python_tool", arguments=again)
 
     assert found["tools"][0]["name"] == NAME
     assert found["tools"][0]["description"].startswith("Convert a temperature")
@@ -77,34 +78,13 @@ async def test_agent_finds_reads_about_and_calls_what_it_wrote(forge: Forge) -> 
     assert first.keys() == {"page", "heading", "citation", "text"}
     assert first["citation"].startswith(f"{NAME}.md#")
     assert value == 212.0
+    assert (rewritten["success"], forge.served()) == (True, {NAME: SECOND})
     for reply in (found, described, passages):
         json.dumps(reply)
-
-
-async def test_search_follows_improvement_and_going_back(forge: Forge) -> None:
-    kiln = forge.kiln()
-    await call_writer(kiln, FIRST)
-    improved = SECOND.replace("Convert a temperature", "Translate weather reports")
-
-    await call_writer(kiln, improved, overwrite=True)
-    after = await ask(kiln, "search_tools", query="weather reports")
-    kiln.services.admissions.rollback(NAME, "1", AdmissionDecision("ann"))
-    back = await ask(kiln, "search_tools", query="convert temperature")
-
-    assert after["tools"][0]["description"].startswith("Translate weather reports")
-    assert back["tools"][0]["description"].startswith("Convert a temperature")
-
-
-async def test_note_tells_that_vectors_are_missing(forge: Forge) -> None:
-    kiln = forge.kiln(embeddings="http://127.0.0.1:1/v1", embeddings_dimensions=8)
-    reply = await call_writer(kiln, FIRST)
-
-    found = await ask(kiln, "search_tools", query="temperature")
-
-    assert reply["success"]
-    assert not reply["embedding_success"]
-    assert found["tools"][0]["name"] == NAME
-    assert "ranked by words only" in found["note"]
+    for k in (-5, 0, 10**9):
+        assert len((await ask(kiln, "search_tools", query="temperature", k=k))["tools"]) == 1
+        pages = await ask(kiln, "rag_search", query="temperature", k=k)
+        assert 1 <= len(pages["passages"]) <= 20
 
 
 async def test_any_parameter_name_can_be_passed_through(forge: Forge) -> None:
@@ -156,30 +136,7 @@ async def test_calls_within_calls_end_at_a_bound_and_never_wait_for_each_other(
     assert {result.value for result in many} == {7}
 
 
-async def test_writing_through_call_tool_is_the_same_writing(forge: Forge) -> None:
-    kiln = forge.kiln()
-    given = {"tool_code": FIRST, "tool_name": NAME}
-
-    reply = await ask(kiln, "call_tool", name="write_python_tool", arguments=given)
-
-    assert reply["success"]
-    assert (await kiln.call(NAME, {"celsius": 100})).value == 212.0
-
-
-async def test_agents_that_write_at_once_all_succeed(forge: Forge) -> None:
-    kiln = forge.kiln()
-    names = [f"tool_{n}" for n in range(6)]
-
-    async with asyncio.timeout(SOON):
-        replies = await asyncio.gather(
-            *(call_writer(kiln, FIRST.replace(NAME, name), name) for name in names)
-        )
-
-    assert all(reply["success"] for reply in replies)
-    assert sorted(forge.served()) == names
-
-
-async def test_writing_without_a_folder_is_told_plainly(tmp_path: Path) -> None:
+async def test_writing_without_a_folder_says_so(tmp_path: Path) -> None:
     settings = Settings(state=tmp_path, environ=dict(os.environ))
     async with Kiln(functions=[give], settings=settings) as kiln:
         result = await kiln.call("write_python_tool", {"tool_code": FIRST, "tool_name": NAME})
@@ -197,15 +154,6 @@ async def test_nothing_is_found_under_a_manifest_that_was_tampered_with(forge: F
         result = await kiln.call(name, given)
         assert result.error is not None
         assert "is damaged" in result.error.message
-
-
-@pytest.mark.parametrize("k", [-5, 0, 10**9])
-async def test_odd_numbers_of_results_are_bounded(forge: Forge, k: int) -> None:
-    kiln = forge.kiln()
-    await write(kiln, FIRST)
-
-    assert len((await ask(kiln, "search_tools", query="temperature", k=k))["tools"]) == 1
-    assert 1 <= len((await ask(kiln, "rag_search", query="temperature", k=k))["passages"]) <= 20
 
 
 async def test_prompts_are_learnt_from_only_if_the_operator_agreed(
