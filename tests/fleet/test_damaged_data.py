@@ -14,9 +14,9 @@ from toolkiln.fleet.address import open_redis
 from toolkiln.fleet.admin import RedisFleetAdmin
 from toolkiln.fleet.delivery import Ending
 from toolkiln.fleet.message_auth import fleet_keys
-from toolkiln.fleet.security_stores import RedisApprovals, RedisBuckets
+from toolkiln.fleet.security_stores import RedisApprovals
 from toolkiln.fleet.wire import Envelope, envelope_to_wire, pack
-from toolkiln.model.policy import Approval, Draw, Rate
+from toolkiln.model.policy import Approval
 
 from .queues import desk
 from .servers import Server
@@ -168,17 +168,3 @@ def test_a_damaged_approval_does_not_hide_the_others(server: Server, behind: Any
         everything = approvals.list(("pending", "approved", "used"))
 
     assert [one.id for one in listed] == [one.id for one in everything] == [asked.id]
-
-
-@pytest.mark.parametrize("fields", [{"tokens": "x", "at": "1"}, {"tokens": "1"}, {"tokens": ""}])
-def test_a_damaged_bucket_is_a_full_one(
-    server: Server, behind: Any, fields: dict[str, str]
-) -> None:
-    behind.hset(keys.bucket("ann"), mapping=fields)
-
-    with closing(open_redis(server.url)) as connection:
-        buckets = RedisBuckets(connection)
-        waits = [buckets.take([Draw("ann", Rate(2, 86_400))]) for _ in range(3)]
-
-    assert waits[:2] == [0.0, 0.0]
-    assert waits[2] > 0
