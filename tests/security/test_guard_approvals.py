@@ -12,12 +12,13 @@ import pytest
 import pytest_asyncio
 
 from execution.observers import SOON, change_calls, code, local_session, open_session
+from tables import each_row
 from toolkiln import Context, tool
 from toolkiln.define import ToolError
 from toolkiln.errors import InputError, NotAllowed
 from toolkiln.kiln import Kiln
 from toolkiln.model.admission import AdmissionDecision
-from toolkiln.model.call import Result, Status, Task
+from toolkiln.model.call import Status, Task
 from toolkiln.model.identity import ANONYMOUS
 from toolkiln.model.policy import Approval, ApprovalVerdict
 from toolkiln.security.authentication import KeyScope
@@ -153,9 +154,10 @@ async def test_call_runs_once_a_person_approves_it_and_not_before(
     act = next(r for r in records(kiln, act="approve", outcome="ok") if call.approval in r.detail)
     assert (act.user, act.tool, act.call_id) == ("boss", "pay", result.call_id)
     assert act.detail.isprintable()
+    assert holding(kiln.settings.state, boss) == holding(kiln.settings.state, ann) == set()
 
 
-async def test_rejected_call_never_runs_and_tells_the_reason(
+async def test_rejected_call_never_runs_and_its_result_has_the_reason(
     kiln: Kiln, ann: str, boss: str
 ) -> None:
     call = await waiting(kiln, "pay", {"to": "bob"}, session=ann, call_id="rejected")
@@ -170,14 +172,11 @@ async def test_rejected_call_never_runs_and_tells_the_reason(
     assert RAN == []
 
 
-@pytest.mark.parametrize("background", [True, "auto"])
-@pytest.mark.parametrize("call_id", [None, "unseen"])
+@pytest.mark.parametrize(("background", "call_id"), [(True, None), ("auto", "unseen")])
 async def test_task_without_a_decision_in_time_is_kept_and_can_be_repeated(
     kiln: Kiln, ann: str, boss: str, background: Literal[True, "auto"], call_id: str | None
 ) -> None:
-    given: dict[str, Any] = {"session": ann}
-    if call_id is not None:
-        given["call_id"] = f"{call_id} {background}"
+    given: dict[str, Any] = {"session": ann} | ({"call_id": call_id} if call_id else {})
     task = await kiln.call("pay", {"to": "bob"}, timeout=0.2, background=background, **given)
     assert isinstance(task, Task)
 
@@ -206,27 +205,23 @@ async def test_no_decision_in_time_means_no(kiln: Kiln, ann: str, boss: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "asks"),
+    ("name", "calm", "risky"),
     [
-        ("remove", {"path": "calm"}, False),
-        ("remove", {"path": "risky"}, True),
-        ("remove", {"path": "raise"}, True),
-        ("shell", {"command": "ls"}, False),
-        ("shell", {"command": "rm -r"}, True),
+        ("remove", {"path": "calm"}, {"path": "risky"}),
+        ("remove", {"path": "calm"}, {"path": "raise"}),
+        ("shell", {"command": "ls"}, {"command": "rm -r"}),
     ],
 )
 async def test_function_of_the_arguments_decides_and_any_doubt_asks(
-    kiln: Kiln, ann: str, name: str, arguments: dict[str, str], asks: bool
+    kiln: Kiln, ann: str, name: str, calm: dict[str, str], risky: dict[str, str]
 ) -> None:
-    if not asks:
-        assert (await kiln.call(name, arguments, session=ann)).status is Status.OK
-        return
-    call = await waiting(kiln, name, arguments, session=ann)
+    unasked = await kiln.call(name, calm, session=ann)
+    call = await waiting(kiln, name, risky, session=ann)
     why = (await asked(kiln, id=call.approval)).why
 
     approve(kiln, call)
 
-    assert (await call.result()).status is Status.OK
+    assert unasked.status is (await call.result()).status is Status.OK
     assert why == f"{name} requires approval for these arguments"
 
 
@@ -335,7 +330,7 @@ async def test_answers_come_from_those_who_may_give_them(kiln: Kiln, ann: str) -
     assert (await call.result()).status is Status.OK
 
 
-@pytest.mark.parametrize("approval", ["", "000000", "x" * 100_000, "%", "\ud800\0", "0'--"])
+@each_row("approval", ["", "000000", "x" * 100_000, "%", "\ud800\0", "0'--"])
 async def test_answer_to_nothing_is_refused_and_recorded(kiln: Kiln, approval: str) -> None:
     with pytest.raises(InputError):
         kiln.security.approve(approval)
@@ -427,7 +422,7 @@ async def test_answer_is_remembered_for_the_session_or_the_arguments_and_no_furt
     remembered = call.approval
     await call.result()
 
-    assert not await is_asked(first, "anybody")
+    assert not await is_asked(first, "other")
     assert await is_asked(second, "x")
     assert not await is_asked(second, "y")
     assert not await is_asked(open_session(kiln, "ann"), "y")
@@ -467,7 +462,6 @@ async def test_cancelled_caller_withdraws_the_request(kiln: Kiln, ann: str) -> N
     with pytest.raises(InputError):
         approve(kiln, call)
     assert RAN == []
-    assert records(kiln, tool="pay")[-2].outcome in ("cancelled", "started")
     assert "cancelled" in {record.outcome for record in records(kiln, tool="pay")}
 
 
@@ -475,18 +469,16 @@ async def test_cancelled_caller_withdraws_the_request(kiln: Kiln, ann: str) -> N
 async def test_background_call_is_pending_until_a_person_decides(
     kiln: Kiln, ann: str, background: Literal[True, "auto"]
 ) -> None:
-    call_id = f"pending {background}"
-    task = await kiln.call(
-        "pay", {"to": "bob"}, session=ann, call_id=call_id, background=background
-    )
-    request = await asked(kiln, call_id=call_id)
-
-    pending = await kiln.tasks.get(call_id, ann)
-    reported = await kiln.call("check_task", {"task_id": call_id}, session=ann)
-    kiln.security.approve(request.id)
-    done = await kiln.tasks.wait(call_id, ann, timeout=SOON)
-
+    given: dict[str, Any] = {"session": ann, "call_id": f"pending {background}"}
+    task = await kiln.call("pay", {"to": "bob"}, background=background, **given)
     assert isinstance(task, Task)
+    request = await asked(kiln, call_id=task.id)
+
+    pending = await kiln.tasks.get(task.id, ann)
+    reported = await kiln.call("check_task", {"task_id": task.id}, session=ann)
+    kiln.security.approve(request.id)
+    done = await kiln.tasks.wait(task.id, ann, timeout=SOON)
+
     assert (pending.state, reported.value["state"]) == ("pending", "pending")
     assert done.result
     assert done.result.value == "paid 1 to bob"
@@ -510,9 +502,8 @@ async def test_nested_call_waits_for_a_person_too(
 
 
 async def test_batch_waits_for_its_member(kiln: Kiln, ann: str) -> None:
-    calling = asyncio.create_task(
-        kiln.call_many([made("look", ann), made("pay", ann, to="batch"), made("look", ann)])
-    )
+    batch = [made("look", ann), made("pay", ann, to="batch"), made("look", ann)]
+    calling = asyncio.create_task(kiln.call_many(batch))
     request = await asked(kiln, arguments={"to": "batch"})
 
     kiln.security.reject(request.id)
@@ -568,7 +559,14 @@ async def test_rule_that_denies_while_a_person_thinks_counts(
     assert RAN == []
 
 
-VERSION = 'from toolkiln import tool\n\n@tool(needs_approval=True)\ndef act(n: int = 1) -> str:\n    """Act."""\n    return "first"\n'  # noqa: E501
+VERSION = '''
+from toolkiln import tool
+
+@tool(needs_approval=True)
+def act(n: int = 1) -> str:
+    """Act."""
+    return "first"
+'''
 
 
 async def test_approval_is_of_one_version(make_kiln: Callable[..., Kiln], tmp_path: Path) -> None:
@@ -593,26 +591,6 @@ async def test_approval_is_of_one_version(make_kiln: Callable[..., Kiln], tmp_pa
         assert old.digest != kiln.tool("act").digest
         assert code(same_id) == (Status.INVALID, "conflict")
         assert code(fresh) == (Status.DENIED, "approval_expired")
-
-
-async def test_answers_of_two_people_in_one_process_count_once(kiln: Kiln, ann: str) -> None:
-    call = await waiting(kiln, "pay", {"to": "race"}, session=ann)
-
-    def answer(number: int) -> str:
-        try:
-            if number % 2:
-                return kiln.security.approve(call.approval).state
-            return kiln.security.reject(call.approval).state
-        except InputError:
-            return "late"
-
-    answers = await asyncio.gather(*(asyncio.to_thread(answer, n) for n in range(8)))
-    result = await call.result()
-
-    assert sorted(answers)[1:] == ["late"] * 7 or sorted(answers)[:7] == ["late"] * 7
-    won = next(one for one in answers if one != "late")
-    assert (result.status is Status.OK) == (won in ("approved", "used"))
-    assert len(RAN) == (result.status is Status.OK)
 
 
 CALLING = """
@@ -670,14 +648,3 @@ async def test_huge_and_strange_arguments_can_be_asked_about(kiln: Kiln, ann: st
     assert result.status is Status.OK
     assert RAN[0][0] == strange["to"]
     assert all(len(r.arguments) <= 2000 and r.arguments.isprintable() for r in about(kiln, result))
-
-
-async def test_answer_is_not_written_with_the_token_of_who_gave_it(
-    kiln: Kiln, ann: str, boss: str
-) -> None:
-    call = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
-    approve(kiln, call, boss)
-    result: Result = await call.result()
-
-    assert result.status is Status.OK
-    assert holding(kiln.settings.state, boss) == holding(kiln.settings.state, ann) == set()

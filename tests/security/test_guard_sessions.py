@@ -11,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from execution.observers import code, local_session, open_session, until
+from tables import each_row
 from toolkiln import Context, tool
 from toolkiln.define import ToolError
 from toolkiln.errors import InputError, NotAllowed
@@ -25,7 +26,8 @@ from .guarded import about, expired, holding, made, records
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 DENIED = (Status.DENIED, "no_session")
 RAN: list[str] = []
-STARTED, GATE = threading.Event(), threading.Event()
+STARTED: list[str] = []
+GATE = threading.Event()
 TOOLS = {
     "files.py": '''
         from toolkiln import Context, ToolError, tool
@@ -43,7 +45,7 @@ TOOLS = {
     "webui.py": '''
         class Tools:
             def greet(self, __user__: dict = {}) -> str:
-                """Greet whoever calls."""
+                """Greet the caller."""
                 return __user__["id"]
     ''',
 }
@@ -71,8 +73,8 @@ def claim(user_id: str, groups: list[str], privileges: list[str], ctx: Context) 
 
 @tool
 def pass_on(name: str, ctx: Context, arguments: dict[str, Any] | None = None) -> Any:
-    """Call another tool once someone lets it."""
-    STARTED.set()
+    """Call another tool once the gate is open."""
+    STARTED.append(name)
     GATE.wait(20)
     try:
         return ctx.call(name, **(arguments or {}))
@@ -96,19 +98,10 @@ def fresh() -> None:
     GATE.clear()
 
 
-TOKENS = [
-    None,
-    "",
-    "0" * 43,
-    "own",
-    "\0",
-    "\ud800",
-    "' OR 1=1 --",
-    "x" * 1_000_000,
-]
+TOKENS = [None, "", "0" * 43, "own", "\0", "\ud800", "' OR 1=1 --", "x" * 1_000_000]
 
 
-@pytest.mark.parametrize("token", TOKENS, ids=range(len(TOKENS)))
+@each_row("token", TOKENS)
 async def test_missing_or_forged_session_is_denied_whatever_the_tool(
     kiln: Kiln, token: str | None
 ) -> None:
@@ -159,27 +152,22 @@ async def test_token_of_another_store_is_denied(kiln: Kiln, make_kiln: Callable[
 
 
 async def test_expired_session_is_denied_and_cannot_be_renewed(kiln: Kiln) -> None:
-    short = kiln.security.sessions.create("ann", seconds=0.05)
-    renewed = kiln.security.sessions.create("ann", seconds=0.5)
-    later = kiln.security.sessions.create("ann", seconds=0.5)
-    kiln.security.sessions.renew(renewed.token)
+    sessions = kiln.security.sessions
+    short, later = (sessions.create("ann", seconds=seconds) for seconds in (0.05, 0.5))
+    renewed = sessions.create("ann", seconds=0.5)
+    sessions.renew(renewed.token)
     await kiln.call("tell", session=renewed.token)
-
-    async def is_denied(token: str) -> bool:
-        return code(await kiln.call("tell", session=token)) == DENIED
-
-    async with asyncio.timeout(20):
-        while not (await is_denied(short.token) and await is_denied(later.token)):
-            await asyncio.sleep(0.02)
+    await expired(kiln, later)
 
     for token in (short.token, later.token, "forged", kiln.security.operator):
         with pytest.raises(NoSession):
-            kiln.security.sessions.renew(token)
-    assert await is_denied(short.token)
-    assert not await is_denied(renewed.token)
+            sessions.renew(token)
+    for token in (short.token, later.token):
+        assert code(await kiln.call("tell", session=token)) == DENIED
+    assert (await kiln.call("tell", session=renewed.token)).status is Status.OK
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan"), 1e9])
+@each_row("seconds", [0, -1, float("inf"), float("nan"), 1e9])
 async def test_session_holds_neither_for_ever_nor_for_no_time(kiln: Kiln, seconds: float) -> None:
     opened = kiln.security.sessions.create("ann")
 
@@ -244,7 +232,7 @@ async def test_arguments_that_sound_like_an_identity_change_nothing(kiln: Kiln) 
     assert {record.user for record in about(kiln, claimed)} == {"chat:ann"}
 
 
-@pytest.mark.parametrize("name", ["__user__", "__id__", "ctx", "self"])
+@each_row("name", ["__user__", "__id__", "ctx", "self"])
 async def test_what_is_injected_is_not_taken_from_arguments(kiln: Kiln, name: str) -> None:
     session = open_session(kiln, "ann")
     forged = {name: {"id": "root", "user_id": "root"}}
@@ -300,7 +288,7 @@ async def test_call_that_runs_loses_its_rights_when_its_session_is_ended(
             call_id=f"losing {background}",
         )
     )
-    await until(STARTED.is_set)
+    await until(lambda: STARTED == ["tell"])
 
     kiln.security.sessions.end(opened.token)
     GATE.set()
@@ -316,39 +304,28 @@ async def test_call_that_runs_loses_its_rights_when_its_session_is_ended(
 
 async def test_call_that_runs_goes_on_when_its_session_merely_expires(kiln: Kiln) -> None:
     opened = kiln.security.sessions.create("ann", seconds=1)
-    calling = asyncio.create_task(kiln.call("pass_on", {"name": "tell"}, session=opened.token))
-    await until(STARTED.is_set)
-    await expired(kiln, opened)
-
-    GATE.set()
-
-    assert (await calling).value["user"] == "ann"
-    assert code(await kiln.call("tell", session=opened.token)) == DENIED
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("search_tools", {"query": "tell"}),
-        ("describe_tool", {"name": "tell"}),
-        ("check_task", {"task_id": "before"}),
-    ],
-)
-async def test_own_tools_serve_a_call_that_runs_although_its_session_has_expired(
-    kiln: Kiln, name: str, arguments: dict[str, Any]
-) -> None:
-    opened = kiln.security.sessions.create("ann", seconds=0.5)
     await kiln.call("tell", session=opened.token, call_id="before")
-    given = {"name": name, "arguments": arguments}
-    calling = asyncio.create_task(kiln.call("pass_on", given, session=opened.token))
-    await until(STARTED.is_set)
+    nested: dict[str, dict[str, str]] = {
+        "tell": {},
+        "search_tools": {"query": "tell"},
+        "describe_tool": {"name": "tell"},
+        "check_task": {"task_id": "before"},
+    }
+    calls = [
+        kiln.call("pass_on", {"name": name, "arguments": given}, session=opened.token)
+        for name, given in nested.items()
+    ]
+    calling = asyncio.gather(*calls)
+    await until(lambda: len(STARTED) == len(nested))
     await expired(kiln, opened)
 
     GATE.set()
-    result = await calling
+    results = await calling
 
-    assert "nested:" not in str(result.value), result.value
-    assert code(await kiln.call(name, arguments, session=opened.token)) == DENIED
+    assert results[0].value["user"] == "ann"
+    assert not any("nested:" in str(result.value) for result in results), results
+    for name, given in nested.items():
+        assert code(await kiln.call(name, given, session=opened.token)) == DENIED
 
 
 async def test_sessions_of_one_user_do_not_share_what_is_kept_with_another(kiln: Kiln) -> None:
@@ -364,8 +341,8 @@ async def test_sessions_of_one_user_do_not_share_what_is_kept_with_another(kiln:
     assert "shared id" not in {t.id for t in await kiln.tasks.list(open_session(kiln, "eve"))}
 
 
-@pytest.mark.parametrize(
-    ("user", "identity"),
+@each_row(
+    "user, identity",
     [
         ("", {}),
         ("x" * 1000, {}),
@@ -432,17 +409,6 @@ async def test_settings_do_not_widen_the_privileges_of_a_key(kiln: Kiln) -> None
     assert records(kiln, act="key.create", outcome="denied")[-1].user == "kim"
 
 
-async def test_a_key_gets_no_privilege_its_creator_lacks(kiln: Kiln) -> None:
-    admin = open_session(kiln, "max")
-
-    with pytest.raises(NotAllowed):
-        kiln.security.keys.create("greedy", KeyScope("x", privileges=["WRITE_TOOLS"]), admin)
-
-    assert "greedy" not in {key.name for key in kiln.security.keys.list()}
-    denied = records(kiln, act="key.create", outcome="denied")[-1]
-    assert (denied.user, "WRITE_TOOLS" in denied.detail) == ("max", True)
-
-
 async def test_expired_key_makes_no_session_and_none_outlives_it(kiln: Kiln) -> None:
     keys = kiln.security.keys
     short = keys.create("short", KeyScope("robot", days=0.5 / 86_400), LOCAL_OPERATOR)
@@ -450,17 +416,14 @@ async def test_expired_key_makes_no_session_and_none_outlives_it(kiln: Kiln) -> 
     with pytest.raises(InputError):
         kiln.security.sessions.renew(opened.token, 3600)
 
-    async def is_over() -> bool:
-        return code(await kiln.call("tell", session=opened.token)) == DENIED
+    await expired(kiln, opened)
+    await until(lambda: refuses(keys, short.text))
 
     assert opened.seconds <= 0.5
-    async with asyncio.timeout(20):
-        while not await is_over():
-            await asyncio.sleep(0.02)
-    await until(lambda: _refuses(keys, short.text))
+    assert code(await kiln.call("tell", session=opened.token)) == DENIED
 
 
-def _refuses(keys: Any, text: str) -> bool:
+def refuses(keys: Any, text: str) -> bool:
     try:
         keys.session(text)
     except NoSession:
@@ -468,9 +431,9 @@ def _refuses(keys: Any, text: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("text", ["", "tk_", "tk_" + "0" * 43, "\ud800", "tk_" + "x" * 100_000])
+@each_row("text", ["", "tk_", "tk_" + "0" * 43, "\ud800", "tk_" + "x" * 100_000])
 async def test_what_is_no_key_makes_no_session(kiln: Kiln, text: str) -> None:
-    assert _refuses(kiln.security.keys, text)
+    assert refuses(kiln.security.keys, text)
 
 
 async def test_revoked_key_ends_its_sessions_at_once_and_no_others(kiln: Kiln) -> None:
@@ -489,7 +452,7 @@ async def test_revoked_key_ends_its_sessions_at_once_and_no_others(kiln: Kiln) -
         assert code(await kiln.call("tell", session=token)) == DENIED
         with pytest.raises(NoSession):
             kiln.security.sessions.renew(token)
-    assert _refuses(keys, key.text)
+    assert refuses(keys, key.text)
     assert (await kiln.call("tell", session=other)).status is Status.OK
     acts = [(r.outcome, r.detail) for r in records(kiln, act="key.revoke")][-3:]
     assert [outcome for outcome, _ in acts] == ["denied", "started", "ok"]
@@ -505,7 +468,7 @@ OTHER_PROCESS = """
         tokens = tokens.split()
         async with Kiln(Path(tools), settings=Settings(state=Path(state)), dev=True) as kiln:
             while True:
-                results = [await kiln.call("nobody", session=token) for token in tokens]
+                results = [await kiln.call("no_tool", session=token) for token in tokens]
                 print(*(result.status.value for result in results), time.time(), flush=True)
                 if all(result.status.value == "denied" for result in results):
                     return
