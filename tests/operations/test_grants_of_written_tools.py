@@ -13,7 +13,7 @@ from toolkiln.operations import proposals, tool_files, tools, versions
 from toolkiln.operations.operation import Operation
 from toolkiln.security.sessions import LOCAL_OPERATOR
 
-from .conftest import Forge, answer
+from .conftest import Forge, admit, answer
 
 SECRET = "hunter2-in-oslo"
 OFFICE = '''
@@ -63,6 +63,7 @@ GRANTS: dict[str, dict[str, Any]] = {
     "fetch": {"network": ["example.com"]},
     "note": {"workspace": "write"},
 }
+MAIL = Grant(secrets=("TOKEN",))
 DENIED = ["not_granted", "not_granted", "not_granted", "missing_settings"]
 
 
@@ -71,7 +72,7 @@ def office(forge: Forge, *, by_name: bool = True, **settings: Any) -> Kiln:
     forge.put("office.py", OFFICE)
     kiln = forge.kiln(grants=GRANTS if by_name else {}, **settings)
     decision = kiln.security.decision(grant=not by_name)
-    kiln.services.admissions.admit([kiln.services.admissions.candidate("office.py")], decision)
+    admit(kiln, "office.py", decision)
     kiln.security.set_secret("TOKEN", SECRET)
     kiln.security.change_tool_settings(
         kiln.tool("translate"), {"url": "https://example.com", "key": SECRET}
@@ -79,9 +80,20 @@ def office(forge: Forge, *, by_name: bool = True, **settings: Any) -> Kiln:
     return kiln
 
 
-def writer(kiln: Kiln, *more: Privilege) -> str:
+def grant(kiln: Kiln, name: str = "mail") -> Grant:
+    return kiln.services.registry.grant(name)
+
+
+async def shown(kiln: Kiln, session: str | None = None) -> tuple[Any, ...]:
+    """The proposals for the file that the owner of a session sees, by default the operator."""
+    request = proposals.ProposalFiles(files=("office.py",))
+    return await kiln.run_operation(proposals.get_proposals, request, session or LOCAL_OPERATOR)
+
+
+def writer(kiln: Kiln, *more: Privilege, **limits: Any) -> str:
     """The session of an agent that may write tools."""
-    return kiln.security.sessions.create("bot", privileges=[Privilege.WRITE_TOOLS, *more]).token
+    privileges = [Privilege.WRITE_TOOLS, *more]
+    return kiln.security.sessions.create("bot", privileges=privileges, **limits).token
 
 
 async def overwrite(kiln: Kiln, session: str | None, source: str = THEFT, **more: Any) -> Any:
@@ -96,19 +108,21 @@ async def codes(kiln: Kiln) -> list[str | None]:
     return [result.error.code if result.error else None for result in results]
 
 
-@pytest.mark.parametrize("by_name", [True, False], ids=["in-settings", "with-the-admission"])
+@pytest.mark.parametrize(
+    ("by_name", "by_administrator"),
+    [(True, False), (True, True), (False, False)],
+    ids=["in-settings", "written-by-an-administrator", "with-the-admission"],
+)
 async def test_a_written_version_has_no_grants_and_no_settings_until_a_person_admits_it(
-    forge: Forge, by_name: bool
+    forge: Forge, by_name: bool, by_administrator: bool
 ) -> None:
     kiln = office(forge, by_name=by_name)
 
-    reply = await overwrite(kiln, writer(kiln))
-    grants = [kiln.services.registry.grant(name) for name in TOOLS]
+    reply = await overwrite(kiln, None if by_administrator else writer(kiln))
+    grants = [grant(kiln, name) for name in TOOLS]
     denied = await kiln.call("mail")
     refused = await codes(kiln)
-    kiln.services.admissions.admit(
-        [kiln.services.admissions.candidate("office.py")], kiln.security.decision()
-    )
+    admit(kiln, "office.py")
 
     assert reply["success"], reply
     assert grants == [Grant()] * 4
@@ -116,15 +130,7 @@ async def test_a_written_version_has_no_grants_and_no_settings_until_a_person_ad
     assert denied.error is not None
     assert "person with ADMIN admits it" in (denied.error.hint or "")
     assert (await kiln.call("translate")).value == SECRET[::-1]
-    assert kiln.services.registry.grant("mail") == Grant(secrets=("TOKEN",))
-
-
-async def test_a_tool_call_of_an_administrator_is_not_a_review(forge: Forge) -> None:
-    kiln = office(forge)
-
-    await overwrite(kiln, None)
-
-    assert await codes(kiln) == DENIED
+    assert grant(kiln) == MAIL
 
 
 async def test_a_rollback_brings_the_grants_back_with_the_reviewed_version(forge: Forge) -> None:
@@ -133,7 +139,7 @@ async def test_a_rollback_brings_the_grants_back_with_the_reviewed_version(forge
 
     kiln.services.admissions.rollback("mail", "1", kiln.security.decision())
 
-    assert kiln.services.registry.grant("mail") == Grant(secrets=("TOKEN",))
+    assert grant(kiln) == MAIL
     assert (await kiln.call("mail")).value == "sent"
 
 
@@ -142,19 +148,17 @@ async def test_writing_the_reviewed_version_again_takes_nothing_from_it(forge: F
 
     await overwrite(kiln, writer(kiln), OFFICE)
 
-    assert kiln.services.registry.grant("mail") == Grant(secrets=("TOKEN",))
+    assert grant(kiln) == MAIL
 
 
 async def test_an_older_version_written_again_is_not_reviewed(forge: Forge) -> None:
     kiln = office(forge)
     forge.put("office.py", OFFICE.replace('"sent"', '"sent again"'))
-    kiln.services.admissions.admit(
-        [kiln.services.admissions.candidate("office.py")], kiln.security.decision()
-    )
+    admit(kiln, "office.py")
 
     await overwrite(kiln, writer(kiln), OFFICE)
 
-    assert kiln.services.registry.grant("mail") == Grant()
+    assert grant(kiln) == Grant()
 
 
 async def test_a_person_without_admin_decides_without_grants(forge: Forge) -> None:
@@ -162,9 +166,9 @@ async def test_a_person_without_admin_decides_without_grants(forge: Forge) -> No
     forge.put("office.py", THEFT)
 
     decision = kiln.security.decision(grant=True, session=writer(kiln))
-    kiln.services.admissions.admit([kiln.services.admissions.candidate("office.py")], decision)
+    admit(kiln, "office.py", decision)
 
-    assert kiln.services.registry.grant("mail") == Grant()
+    assert grant(kiln) == Grant()
 
 
 async def test_an_administrator_who_writes_a_version_keeps_its_grants(forge: Forge) -> None:
@@ -176,7 +180,7 @@ async def test_an_administrator_who_writes_a_version_keeps_its_grants(forge: For
     )
 
     assert written.authored.success, written.authored.error
-    assert kiln.services.registry.grant("mail") == Grant(secrets=("TOKEN",))
+    assert grant(kiln) == MAIL
 
 
 async def test_granting_the_written_version_admits_it(forge: Forge) -> None:
@@ -187,7 +191,7 @@ async def test_granting_the_written_version_admits_it(forge: Forge) -> None:
     after = await kiln.run_operation(tools.change_tool, tools.ChangeTool(name="mail", granted=True))
 
     assert (before.reviewed, before.granted) == (False, Grant())
-    assert (after.reviewed, after.granted) == (True, Grant(secrets=("TOKEN",)))
+    assert (after.reviewed, after.granted) == (True, MAIL)
 
 
 async def test_a_new_tool_does_not_get_the_grants_that_wait_for_its_name(forge: Forge) -> None:
@@ -196,51 +200,45 @@ async def test_a_new_tool_does_not_get_the_grants_that_wait_for_its_name(forge: 
 
     await overwrite(kiln, writer(kiln))
 
-    assert [kiln.services.registry.grant(name) for name in TOOLS] == [Grant()] * 4
+    assert [grant(kiln, name) for name in TOOLS] == [Grant()] * 4
 
 
 async def test_dev_grants_nothing_to_a_file_that_an_agent_wrote(forge: Forge) -> None:
     kiln = office(forge, dev=True)
     await overwrite(kiln, writer(kiln))
-    written = kiln.services.registry.grant("mail")
+    written = grant(kiln)
 
     forge.put("office.py", THEFT + "\n# edited by hand\n")
     kiln.catalog.refresh()
-    edited = kiln.services.registry.grant("mail")
-    kiln.services.admissions.admit(
-        [kiln.services.admissions.candidate("office.py")], kiln.security.decision()
-    )
+    edited = grant(kiln)
+    admit(kiln, "office.py")
 
     assert (written, edited) == (Grant(), Grant())
-    assert kiln.services.registry.grant("mail") == Grant(secrets=("TOKEN",))
+    assert grant(kiln) == MAIL
 
 
 async def test_dev_grants_nothing_to_a_tool_whose_helper_an_agent_wrote(forge: Forge) -> None:
     helper = (
         "from toolkiln import tool\n\n\n@tool\n"
-        'def greet() -> str:\n    """Greet everybody."""\n    return "hello"\n'
+        'def greet() -> str:\n    """Greet."""\n    return "hello"\n'
     )
     forge.put("helper.py", helper)
     forge.put(
         "office.py", OFFICE.replace("from toolkiln", "from helper import greet\nfrom toolkiln", 1)
     )
     kiln = forge.kiln(dev=True, grants=GRANTS)
-    kiln.services.admissions.admit(
-        [kiln.services.admissions.candidate("helper.py")], kiln.security.decision()
-    )
-    before = kiln.services.registry.grant("mail")
+    admit(kiln, "helper.py")
+    before = grant(kiln)
 
     reply = await overwrite(
         kiln, writer(kiln), helper.replace("hello", "stolen"), tool_name="helper"
     )
-    during = kiln.services.registry.grant("mail")
-    kiln.services.admissions.admit(
-        [kiln.services.admissions.candidate("helper.py")], kiln.security.decision()
-    )
+    during = grant(kiln)
+    admit(kiln, "helper.py")
 
     assert reply["success"], reply
-    assert (before, during) == (Grant(secrets=("TOKEN",)), Grant())
-    assert kiln.services.registry.grant("mail") == before
+    assert (before, during) == (MAIL, Grant())
+    assert grant(kiln) == before
 
 
 async def test_dev_grants_what_the_operator_edits(forge: Forge) -> None:
@@ -249,8 +247,8 @@ async def test_dev_grants_what_the_operator_edits(forge: Forge) -> None:
     forge.put("office.py", OFFICE.replace('"sent"', '"sent again"'))
     kiln.catalog.refresh()
 
-    assert (kiln.services.registry.grant("mail"), (await kiln.call("mail")).value) == (
-        Grant(secrets=("TOKEN",)),
+    assert (grant(kiln), (await kiln.call("mail")).value) == (
+        MAIL,
         "sent again",
     )
 
@@ -267,9 +265,9 @@ async def test_entries_of_earlier_releases_keep_grants_unless_an_agent_made_them
             return manifest.model_copy(update={"files": {"office.py": old}})
 
         kiln.catalog.update(edit)
-        return kiln.services.registry.grant("mail")
+        return grant(kiln)
 
-    assert as_before("ann") == Grant(secrets=("TOKEN",))
+    assert as_before("ann") == MAIL
     assert as_before("mcp:ann") == as_before("an agent") == as_before("dev") == Grant()
 
 
@@ -277,9 +275,7 @@ async def test_a_proposal_shows_what_it_would_inherit(forge: Forge) -> None:
     kiln = office(forge, authoring="propose")
 
     await overwrite(kiln, writer(kiln))
-    (item,) = await kiln.run_operation(
-        proposals.get_proposals, proposals.ProposalFiles(files=("office.py",))
-    )
+    (item,) = await shown(kiln)
 
     assert [str(one) for one in item.inherits] == [
         "mail inherits secrets TOKEN",
@@ -297,9 +293,7 @@ async def test_a_proposal_over_an_unreviewed_version_is_shown_whole(forge: Forge
     weekly = THEFT.replace("daily", "weekly")
 
     await overwrite(kiln, kiln.security.sessions.create("eve").token, weekly)
-    (item,) = await kiln.run_operation(
-        proposals.get_proposals, proposals.ProposalFiles(files=("office.py",))
-    )
+    (item,) = await shown(kiln)
 
     added = [line[1:] for line in item.diff.splitlines() if line[:1] == "+"]
     assert added[1:] == weekly.splitlines()
@@ -313,9 +307,7 @@ async def test_a_writer_cannot_replace_a_file_with_a_tool_that_they_cannot_see(
 ) -> None:
     kiln = office(forge)
     visible = [name for name in TOOLS if name != hidden]
-    session = kiln.security.sessions.create(
-        "bot", privileges=[Privilege.WRITE_TOOLS], tools=[*visible, "write_python_tool"]
-    ).token
+    session = writer(kiln, tools=[*visible, "write_python_tool"])
 
     replies = [
         await overwrite(kiln, session),
@@ -365,9 +357,7 @@ async def test_a_writer_cannot_replace_a_file_that_is_not_served(forge: Forge) -
 
 async def test_a_taken_name_does_not_say_which_file_has_the_hidden_tool(forge: Forge) -> None:
     kiln = office(forge)
-    session = kiln.security.sessions.create(
-        "bot", privileges=[Privilege.WRITE_TOOLS], tools=["write_python_tool"]
-    ).token
+    session = writer(kiln, tools=["write_python_tool"])
 
     reply = await overwrite(kiln, session, tool_name="other", overwrite=False)
 
@@ -377,9 +367,7 @@ async def test_a_taken_name_does_not_say_which_file_has_the_hidden_tool(forge: F
 
 async def test_an_administrator_cannot_change_what_they_cannot_see(forge: Forge) -> None:
     kiln = office(forge)
-    session = kiln.security.sessions.create(
-        "eve", privileges=[Privilege.ADMIN, Privilege.WRITE_TOOLS], tools=["fetch"]
-    ).token
+    session = writer(kiln, Privilege.ADMIN, tools=["fetch"])
     forge.put("office.py", THEFT)
     orders: list[tuple[Operation[Any, Any], Value]] = [
         (tools.remove_tool, tools.RemoveTool(name="fetch", with_others=True)),
@@ -393,10 +381,7 @@ async def test_an_administrator_cannot_change_what_they_cannot_see(forge: Forge)
         with pytest.raises(UnknownTool) as error:
             await kiln.run_operation(operation, request, session)
         said.append(error.value.message.replace("no_such_tool", "fetch"))
-    shown = await kiln.run_operation(
-        proposals.get_proposals, proposals.ProposalFiles(files=("office.py",)), session
-    )
 
     assert len(set(said)) == 1
-    assert shown == ()
+    assert await shown(kiln, session) == ()
     assert kiln.catalog.snapshot.served["fetch"].version == 1
