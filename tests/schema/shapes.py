@@ -78,17 +78,8 @@ def _enum(draw: st.DrawFn, depth: int, defs: dict[str, Any]) -> Shape:
     values: list[Any] = draw(
         st.sampled_from(
             [
-                ["EUR", "USD"],
-                [1, 2, 3],
-                ["1", 1],
-                ["a", None],
-                [1, None],
-                [None],
-                [True],
-                [True, False, "true"],
-                [1.5, 2],
-                [{"a": 1}, [1]],
-                ["x", {"a": []}, None],
+                *(["EUR", "USD"], [1, 2, 3], ["1", 1], ["a", None], [1, None], [None], [True]),
+                *([True, False, "true"], [1.5, 2], [{"a": 1}, [1]], ["x", {"a": []}, None]),
             ]
         )
     )
@@ -241,13 +232,9 @@ def members(draw: st.DrawFn, depth: int, defs: dict[str, Any], tag: str | None =
 
 def _tagged_union(draw: st.DrawFn, depth: int, defs: dict[str, Any]) -> Shape:
     parts = [members(draw, depth - 1, defs, tag) for tag in ("cat", "dog")]
-    return Shape(
-        {
-            "oneOf": [part.schema for part in parts],
-            "discriminator": {"propertyName": "kind"},
-        },
-        st.one_of(*(part.values for part in parts)),
-    )
+    kinds = [part.schema for part in parts]
+    values = st.one_of(*(part.values for part in parts))
+    return Shape({"oneOf": kinds, "discriminator": {"propertyName": "kind"}}, values)
 
 
 def _reference(draw: st.DrawFn, depth: int, defs: dict[str, Any]) -> Shape:

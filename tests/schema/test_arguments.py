@@ -475,8 +475,11 @@ def is_plain(value: Any) -> bool:
     return value is None or type(value) in (bool, int, float, str)
 
 
-@each_row("schema", SCHEMAS, batches=4)
-@each_row("closed", [True, False])
+@each_row(
+    "schema, closed",
+    [*((schema, True) for schema in SCHEMAS), *((schema, False) for schema in SCHEMAS[::8])],
+    batches=4,
+)
 def test_the_fast_path_says_what_the_slow_path_says(schema: Any, closed: bool) -> None:
     root = {**params(x=schema), "$defs": DEFS, "additionalProperties": not closed}
     usual = ArgumentChecker(root), ArgumentChecker(root, SLOW)
@@ -529,63 +532,53 @@ def test_made_up_schemas_are_checked_alike_on_both_paths(shape: Shape, data: st.
             assert outcome(fast, sent) == outcome(slow, sent)
 
 
-@each_row(
-    "name, text",
-    [
-        ("date-time", "2024-01-01T10:00:00Z"),
-        ("date-time", "2024-01-01T10:00:00"),
-        ("date-time", "2024-01-01 10:00"),
-        ("date-time", "2024-01-01t10:00:00.123456+02:00"),
-        ("date-time", "2024-01-01"),
-        ("date", "2024-02-29"),
-        ("date", "2024-02-29T00:00:00"),
-        ("time", "10:00"),
-        ("time", "10:00:00.5Z"),
-        ("duration", "P1DT2H"),
-        ("duration", "-PT0.5S"),
-        ("duration", "12:30:00"),
-        ("uuid", "123e4567-e89b-12d3-a456-426614174000"),
-        ("uuid", "123e4567e89b12d3a456426614174000"),
-        ("email", "a@example.com"),
-        ("uri", "https://example.com/a?b=c#d"),
-        ("uri", "urn:isbn:1"),
-        ("ipv4", "127.0.0.1"),
-        ("ipv6", "::1"),
-        ("ipvanyaddress", "::1"),
-        ("ipv4network", "10.0.0.0/8"),
-        ("hostname", "example.com"),
-        ("regex", r"(?P<a>x)\Z"),
-        *((name, "anything at all") for name in ("path", "binary", "json-string", "password")),
-        *((name, "anything at all") for name in ("base64", "zip", "base64url", "file-path")),
+ACCEPTED = {
+    "date-time": [
+        "2024-01-01T10:00:00Z", "2024-01-01T10:00:00", "2024-01-01 10:00", "2024-01-01",
+        "2024-01-01t10:00:00.123456+02:00",
     ],
-)
+    "date": ["2024-02-29", "2024-02-29T00:00:00"],
+    "time": ["10:00", "10:00:00.5Z"],
+    "duration": ["P1DT2H", "-PT0.5S", "12:30:00"],
+    "uuid": ["123e4567-e89b-12d3-a456-426614174000", "123e4567e89b12d3a456426614174000"],
+    "email": ["a@example.com"],
+    "uri": ["https://example.com/a?b=c#d", "urn:isbn:1"],
+    "ipv4": ["127.0.0.1"],
+    "ipv6": ["::1"],
+    "ipvanyaddress": ["::1"],
+    "ipv4network": ["10.0.0.0/8"],
+    "hostname": ["example.com"],
+    "regex": [r"(?P<a>x)\Z"],
+    **{
+        name: ["anything at all"]
+        for name in (
+            "path", "binary", "json-string", "password", "base64", "zip", "base64url", "file-path",
+        )
+    },
+}  # fmt: skip
+REJECTED = {
+    "date-time": ["tomorrow", "2024-13-01T10:00:00Z", "20240101"],
+    "date": ["2023-02-29", "2024-02-29T01:00:00"],
+    "time": ["25:00", "10"],
+    "duration": ["P", "soon"],
+    "uuid": ["123"],
+    "email": ["a.example.com"],
+    "uri": ["example.com/x"],
+    "ipv4": ["256.0.0.1"],
+    "ipv6": ["1.2.3.4"],
+    "hostname": ["-x-"],
+    "regex": ["("],
+}
+
+
+@each_row("name, text", [(name, text) for name, texts in ACCEPTED.items() for text in texts])
 def test_formats_accept_what_tools_accept(name: str, text: str) -> None:
     tool = spec(params(x={"type": "string", "format": name}))
 
     assert check(tool, {"x": text}) == Checked({"x": text})
 
 
-@each_row(
-    "name, text",
-    [
-        ("date-time", "tomorrow"),
-        ("date-time", "2024-13-01T10:00:00Z"),
-        ("date-time", "20240101"),
-        ("date", "2023-02-29"),
-        ("date", "2024-02-29T01:00:00"),
-        ("time", "25:00"),
-        ("time", "10"),
-        ("duration", "P"),
-        ("duration", "soon"),
-        ("uuid", "123"),
-        ("email", "a.example.com"),
-        ("uri", "example.com/x"),
-        ("ipv4", "256.0.0.1"),
-        ("ipv6", "1.2.3.4"),
-        ("hostname", "-x-"),
-        ("regex", "("),
-    ],
-)
+@each_row("name, text", [(name, text) for name, texts in REJECTED.items() for text in texts])
 def test_formats_reject_other_texts(name: str, text: str) -> None:
     found = check(spec(params(x={"type": "string", "format": name})), {"x": text})
 

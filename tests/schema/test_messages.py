@@ -239,15 +239,9 @@ async def test_an_assistant_that_only_talks_needs_no_answer(kiln: Kiln, text: ob
 @each_row(
     "given",
     [
-        None,
-        7,
-        "divide",
-        {},
+        *(None, 7, "divide", {}, [7], object(), SimpleNamespace(text="")),
         {"role": "user", "content": "hello"},
         [{"role": "assistant", "tool_calls": []}],
-        [7],
-        object(),
-        SimpleNamespace(text=""),
     ],
 )
 async def test_an_unknown_response_format_is_bad_input(kiln: Kiln, given: object) -> None:
@@ -341,18 +335,10 @@ async def test_an_id_of_another_conversation_brings_back_nothing_of_it(
     assert answer.text == "5.0"
 
 
-@each_row(
-    "form, words",
-    [
-        (response, [{"key": "a", "value": "four"}]),
-        (completion, [{"key": "a", "value": "four"}]),
-        (message, [{"key": "a", "value": "four"}]),
-        (content, [{"key": "a", "value": "four"}]),
-    ],
-)
-async def test_arguments_are_decoded_from_the_strict_form(
-    kiln: Kiln, form: Make, words: object
-) -> None:
+@each_form
+async def test_arguments_are_decoded_from_the_strict_form(kiln: Kiln, form: Make) -> None:
+    words = [{"key": "a", "value": "four"}]
+
     (answer,) = said(await kiln.handle(form(Calling("count_letters", {"words": words}))))
 
     assert json.loads(answer.text) == {"a": 4}

@@ -6,7 +6,6 @@ import pytest
 
 from tables import each_row
 from toolkiln.errors import InputError
-from toolkiln.model.spec import Dialect, ToolSpec
 from toolkiln.schema.providers import compile_tool
 from toolkiln.schema.providers.compilers import deferred_request_tools, request_tools
 from toolkiln.schema.providers.profile import Compiled
@@ -17,18 +16,7 @@ from .specs import params, spec
 def made(provider: str, name: str = "find", optional: int = 0) -> Compiled:
     """A compiled tool with so many optional parameters."""
     properties = {f"p{number}": {"type": "string"} for number in range(optional)}
-    spec = ToolSpec(
-        name=name,
-        description="Find.",
-        parameters={"type": "object", "properties": properties},
-        dialect=Dialect.FUNCTION,
-        entry=name,
-        display_name=name,
-        digest="0" * 64,
-        path="find.py",
-        line=1,
-    )
-    return compile_tool(spec, provider)
+    return compile_tool(spec({"type": "object", "properties": properties}, name=name), provider)
 
 
 @each_row("provider", ["openai", "openai-responses-strict", "anthropic", "mcp"])
