@@ -57,21 +57,19 @@ def opened(path: Path, flags: int) -> int:
 
 
 @both
-def test_only_given_paths_can_be_read(place: Path, ordinary: bool) -> None:
-    def read() -> list[int]:
-        files = [opened(place / name / "file", os.O_RDONLY) for name in ("read", "write")]
-        outside = opened(place / "outside" / "file", os.O_RDONLY)
-        return [*files, outside, opened(Path("/etc/passwd"), os.O_RDONLY)]
+def test_only_given_paths_can_be_read_and_listed(place: Path, ordinary: bool) -> None:
+    def read() -> list[list[int]]:
+        files = [place / name / "file" for name in ("read", "write", "outside")]
+        folders = [place / "read", place, Path("/")]
+        return [
+            [opened(path, os.O_RDONLY) for path in (*files, Path("/etc/passwd"))],
+            [opened(path, os.O_DIRECTORY) for path in folders],
+        ]
 
-    assert restricted(place, read, ordinary=ordinary) == [0, 0, errno.EACCES, errno.EACCES]
-
-
-@both
-def test_folders_outside_cannot_be_listed(place: Path, ordinary: bool) -> None:
-    def listed() -> list[int]:
-        return [opened(path, os.O_DIRECTORY) for path in (place / "read", place, Path("/"))]
-
-    assert restricted(place, listed, ordinary=ordinary) == [0, errno.EACCES, errno.EACCES]
+    assert restricted(place, read, ordinary=ordinary) == [
+        [0, 0, errno.EACCES, errno.EACCES],
+        [0, errno.EACCES, errno.EACCES],
+    ]
 
 
 @both

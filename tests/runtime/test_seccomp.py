@@ -374,40 +374,6 @@ def test_the_kernel_denies_what_is_always_denied(ordinary: bool) -> None:
     assert len(names) > 80
 
 
-@supported
-@both
-def test_the_kernel_answers_as_if_it_had_never_heard_of_pointers_to_flags(ordinary: bool) -> None:
-    def asked() -> list[int]:
-        newer = [ctypes.get_errno() if LIBC.syscall(n) < 0 else 0 for n in (463, 467, 500, 400)]
-        return [raw("clone3", 0, 88), raw("openat2", 0, 0, 0, 0), *newer]
-
-    assert filtered(asked, ordinary=ordinary) == [errno.ENOSYS] * 6
-
-
-@supported
-@both
-def test_no_socket_can_be_made_without_a_domain(ordinary: bool) -> None:
-    families = (1, 2, 10, 16, 17, 38, 40, 44)  # unix inet inet6 netlink packet alg vsock xdp
-
-    codes = filtered(lambda: [raw("socket", f, 1, 0) for f in families], ordinary=ordinary)
-
-    assert codes == [errno.EAFNOSUPPORT] * len(families)
-
-
-@supported
-@both
-def test_only_plain_sockets_of_given_domains_can_be_made(ordinary: bool) -> None:
-    def made() -> list[int]:
-        tcp = raw("socket", 2, 1, 6)
-        others = [raw("socket", family, 3, 0) for family in (16, 17, 38, 40)]
-        packet, multipath = raw("socket", 2, 10, 0), raw("socket", 2, 1, 262)
-        return [tcp, raw("socket", 1, 2, 0), *others, packet, multipath]
-
-    assert filtered(made, ordinary=ordinary, domains=(1, 2)) == [
-        0, 0, *[errno.EAFNOSUPPORT] * 4, errno.ESOCKTNOSUPPORT, errno.EPROTONOSUPPORT,
-    ]  # fmt: skip
-
-
 def reach(kind: int, path: str) -> None:
     """Send to a path, and connect to it, from one of a pair of sockets."""
     left, right = socket.socketpair(socket.AF_UNIX, kind)
@@ -444,20 +410,6 @@ def test_a_pair_of_datagram_sockets_reaches_outside_without_the_filter(tmp_path:
         assert server.recv(3) == b"out"
 
 
-def cloned(flags: int) -> int:
-    return error_of(lambda: linux.clone(flags))
-
-
-@supported
-@both
-def test_namespaces_and_siblings_cannot_be_cloned(ordinary: bool) -> None:
-    flags = [*NAMESPACE_FLAGS, 0x8000]
-
-    codes = filtered(lambda: [cloned(flag) for flag in flags], ordinary=ordinary)
-
-    assert codes == [errno.EPERM] * len(flags)
-
-
 @supported
 @both
 def test_other_processes_keep_their_limits_and_priorities(ordinary: bool) -> None:
@@ -476,60 +428,6 @@ def test_other_processes_keep_their_limits_and_priorities(ordinary: bool) -> Non
         ]
 
     assert filtered(changed, ordinary=ordinary) == [*[errno.EPERM] * 5, 0, 0, 0]
-
-
-@supported
-@both
-def test_no_file_becomes_setuid(ordinary: bool) -> None:
-    def made() -> list[int]:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "file"
-            new = error_of(lambda: os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o4755)))
-            path.touch()
-            return [
-                new,
-                error_of(lambda: path.chmod(0o4755)),
-                error_of(lambda: path.chmod(0o2755)),
-                error_of(lambda: path.chmod(0o755)),
-                path.stat().st_mode & 0o7777,
-            ]
-
-    assert filtered(made, ordinary=ordinary) == [*[errno.EPERM] * 3, 0, 0o755]
-
-
-@supported
-def test_a_tool_cannot_load_filters_of_its_own() -> None:
-    code = struct.pack("=HBBI", 6, 0, 0, ALLOW)
-    buffer = ctypes.create_string_buffer(code)
-    header = struct.pack("@HP", 1, ctypes.addressof(buffer))
-
-    def loaded() -> list[int]:
-        left, right = socket.socketpair()
-        with left, right:
-            return [
-                error_of(lambda: linux.apply_seccomp(code)),
-                raw("prctl", 22, 2, 0),
-                error_of(lambda: left.setsockopt(socket.SOL_SOCKET, 26, header)),
-            ]
-
-    assert in_child(lambda: error_of(lambda: attach(header))) == 0
-    assert filtered(loaded) == [errno.EPERM] * 3
-
-
-def attach(header: bytes) -> None:
-    left, right = socket.socketpair()
-    with left, right:
-        left.setsockopt(socket.SOL_SOCKET, 26, header)
-
-
-@supported
-@both
-def test_terminals_take_no_input_from_a_tool(ordinary: bool) -> None:
-    def typed() -> list[int]:
-        commands = (0x5412, 0x541C, 0x5423, 0x5412 | 1 << 32)
-        return [raw("ioctl", 0, command, 0) for command in commands]
-
-    assert filtered(typed, ordinary=ordinary) == [errno.EPERM] * 4
 
 
 @pytest.mark.skipif(MACHINE != "x86_64", reason="calls of x86")

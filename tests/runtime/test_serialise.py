@@ -196,21 +196,13 @@ def test_a_long_text_is_truncated_with_a_note() -> None:
 
 
 def test_a_value_of_just_the_allowed_size_is_not_cut() -> None:
-    value = {"ab": ["c", (1, 2)]}
+    def sizes_that_fit(value: object) -> list[int]:
+        limits = (SerialiseLimits(characters=size) for size in range(60))
+        return [each.characters for each in limits if not to_json(value, limits=each).notes]
 
-    sizes = [
-        size
-        for size in range(60)
-        if not to_json(value, limits=SerialiseLimits(characters=size)).notes
-    ]
-    same = {"ab": ["c", [1, 2]]}
-    fast = [
-        size
-        for size in range(60)
-        if not to_json(same, limits=SerialiseLimits(characters=size)).notes
-    ]
+    walked, unchanged = sizes_that_fit({"ab": ["c", (1, 2)]}), sizes_that_fit({"ab": ["c", [1, 2]]})
 
-    assert sizes == fast == list(range(sizes[0], 60))
+    assert walked == unchanged == list(range(walked[0], 60))
 
 
 def test_an_integer_with_too_many_digits_is_sent_as_hexadecimal_text() -> None:

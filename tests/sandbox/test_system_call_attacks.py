@@ -53,7 +53,7 @@ NAMESPACES = {
     "mount": 0x20000, "cgroup": 0x2000000, "uts": 0x4000000, "ipc": 0x8000000,
     "user": 0x10000000, "pid": 0x20000000, "net": 0x40000000, "parent": 0x8000,
 }  # fmt: skip
-TIOCSTI, TIOCLINUX = 0x5412, 0x541C
+TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY = 8, 10, 15, 1024, 1026
 FIOSETOWN, SIOCSPGRP = 0x8901, 0x8902
 OTHERS: list[tuple[str, list[int]]] = [
@@ -63,6 +63,7 @@ OTHERS: list[tuple[str, list[int]]] = [
     ("ioctl", [0, TIOCSTI, 0]),
     ("ioctl", [0, TIOCSTI | 1 << 32, 0]),
     ("ioctl", [0, TIOCLINUX, 0]),
+    ("ioctl", [0, TIOCSETD, 0]),
     # Signals that the kernel sends on behalf of a descriptor, to any process of the same user.
     *[
         ("fcntl", [1, command | high, 1])
@@ -82,6 +83,8 @@ OTHERS: list[tuple[str, list[int]]] = [
     ("ioprio_set", [3, 0, 0]),
     ("prctl", [22, 2, 0, 0, 0]),
     ("prctl", [35, 1, 0, 0, 0]),
+    # Filters on the call's socket: SO_ATTACH_FILTER, SO_ATTACH_BPF.
+    ("setsockopt", [3, 1, 26, 0, 0]),
     ("setsockopt", [3, 1, 50, 0, 0]),
 ]
 
