@@ -111,6 +111,24 @@ def states(catalog: Catalog) -> dict[str, FileState]:
 
 
 Start = Callable[..., "subprocess.Popen[str]"]
+SOON = 60.0
+"""Seconds after which a test gives up."""
+
+
+def read_line(process: "subprocess.Popen[str]") -> str:
+    """The next line that a program prints."""
+    assert process.stdout
+    return process.stdout.readline()
+
+
+def run_at_once(*processes: "subprocess.Popen[str]") -> list[str]:
+    """What programs print that start together: each says `ready` and waits for a line."""
+    assert [read_line(process) for process in processes] == ["ready\n"] * len(processes)
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return [process.communicate(timeout=SOON)[0] for process in processes]
 
 
 @pytest.fixture

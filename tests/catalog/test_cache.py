@@ -18,9 +18,8 @@ from toolkiln.catalog.folder import Cache, read_version
 from toolkiln.model.catalog import FileVersion, Sources
 from toolkiln.model.source import Reading
 
-from .conftest import Start, tool
+from .conftest import Start, run_at_once, tool
 
-SOON = 60.0
 EXAMPLES = Path(__file__).parents[2] / "examples" / "tools"
 HELPED = "import shared\n" + tool("helped")
 
@@ -286,20 +285,11 @@ def test_processes_share_a_cache(folder: Path, file: Path, start_python: Start) 
             found = Cache(Path(sys.argv[2])).read_all(tool_files([Path(sys.argv[1])]))
             print(sorted(read.reading.digest for read in found.values()))
     """
-    others = [start_python(code, folder, file) for _ in range(2)]
-    for other in others:
-        assert other.stdout
-        assert other.stdin
-        assert other.stdout.readline() == "ready\n"
-    for other in others:
-        assert other.stdin
-        other.stdin.write("go\n")
-        other.stdin.flush()
 
-    said = [other.communicate(timeout=SOON)[0].splitlines() for other in others]
+    said = run_at_once(*(start_python(code, folder, file) for _ in range(2)))
 
     digests = str(sorted(read.reading.digest for read in anew(folder).values()))
-    assert said == [[digests] * 3] * 2
+    assert said == [f"{digests}\n" * 3] * 2
     assert read_all(folder, file) == anew(folder)
 
 

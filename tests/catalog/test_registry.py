@@ -120,18 +120,6 @@ def test_unknown_tool_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
         assert nearest in (caught.value.hint or "")
 
 
-def test_deleted_tool_is_unknown(tmp_path: Path) -> None:
-    kiln = make(tmp_path, {"a.py": source("a", 1)})
-    admit(kiln, "a.py")
-    (tmp_path / "tools" / "a.py").unlink()
-
-    assert kiln.catalog
-    kiln.catalog.refresh([tmp_path / "tools" / "a.py"])
-
-    with pytest.raises(UnknownTool):
-        kiln.tool("a")
-
-
 def test_builtin_names_are_those_of_the_tools_that_come_along(tmp_path: Path) -> None:
     assert set(make(tmp_path).services.registry.builtin) == BUILTIN_NAMES
 
@@ -153,7 +141,9 @@ def test_function_of_this_process_comes_before_a_file(tmp_path: Path) -> None:
     assert kiln.services.registry.resolve("double", None).function
 
 
-def test_permissions_are_those_granted_with_the_admission(tmp_path: Path) -> None:
+def test_settings_of_the_operator_come_before_the_permissions_of_the_admission(
+    tmp_path: Path,
+) -> None:
     kiln = make(tmp_path, {"a.py": ASKING})
     admit(kiln, "a.py")
     without = grant_of(kiln, "fetch")
@@ -161,13 +151,6 @@ def test_permissions_are_those_granted_with_the_admission(tmp_path: Path) -> Non
 
     assert without == Grant()
     assert grant_of(kiln, "fetch") == Grant(network=("example.org",), workspace="write")
-    assert grant_of(make(tmp_path), "fetch") == grant_of(kiln, "fetch")
-
-
-def test_settings_of_the_operator_come_before_the_admission(tmp_path: Path) -> None:
-    kiln = make(tmp_path, {"a.py": ASKING})
-    admit(kiln, "a.py", grant=True)
-
     for grants in ({"fetch": {"workspace": "read"}}, {"*": {"workspace": "read"}}):
         assert grant_of(make(tmp_path, grants=grants), "fetch") == Grant(workspace="read")
 

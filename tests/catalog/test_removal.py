@@ -30,33 +30,19 @@ class TestWhatGoes:
         assert not (shop.tools / "one.py").exists()
         assert shop.leftovers() == []
 
-    def test_the_last_tool_can_go(self, shop: Workshop) -> None:
-        shop.add("one.py")
-        known = shop.admissions()
-
-        known.remove("one", "ann")
-
-        assert dict(known.catalog.snapshot.tools) == {}
-
-    def test_rollback_brings_it_back_as_it_was(self, shop: Workshop) -> None:
-        file = shop.add("one.py")
+    def test_the_last_tool_goes_and_rollback_brings_it_back_as_it_was(self, shop: Workshop) -> None:
+        file = shop.add("deep/one.py")
         before = file.read_bytes()
         known = shop.admissions()
 
         known.remove("one", "ann")
+        left, folder = dict(known.catalog.snapshot.tools), list(file.parent.iterdir())
         version = known.rollback("one", "1", AdmissionDecision("ann"))
 
+        assert (left, folder) == ({}, [])
         assert (version.number, version.action) == (2, "rollback")
         assert file.read_bytes() == before
-        assert shop.served() == {"one": "one.py"}
-
-    def test_a_file_that_lies_deeper_goes_and_its_folder_stays(self, shop: Workshop) -> None:
-        shop.add("deep/one.py")
-        shop.add("two.py")
-
-        shop.admissions().remove("one", "ann")
-
-        assert list((shop.tools / "deep").iterdir()) == []
+        assert shop.served() == {"one": "deep/one.py"}
 
     def test_a_file_that_is_at_an_earlier_version_may_go(self, shop: Workshop) -> None:
         shop.add("one.py", tool("one", 1))
@@ -110,12 +96,13 @@ class TestWhatStays:
 
         assert not (shop.tools / "one.py").exists()
 
-    def test_unadmitted_changes_are_not_lost(self, shop: Workshop) -> None:
+    @pytest.mark.parametrize("dev", [False, True])
+    def test_unadmitted_changes_are_not_lost(self, shop: Workshop, dev: bool) -> None:
         shop.add("one.py")
         changed = shop.write("one.py", tool("one", 2))
 
         with pytest.raises(EditConflict, match="unadmitted changes"):
-            shop.admissions().remove("one", "ann")
+            shop.admissions(dev=dev).remove("one", "ann")
 
         assert changed.read_text() == tool("one", 2)
 

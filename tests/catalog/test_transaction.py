@@ -39,12 +39,11 @@ from toolkiln.errors import EditConflict, InputError
 from toolkiln.model.admission import AdmissionDecision
 from toolkiln.model.catalog import FileVersion
 
-from .conftest import Start, Workshop, text_of, tool
+from .conftest import SOON, Start, Workshop, read_line, run_at_once, text_of, tool
 
 # Python 3.12 warns of forks beside threads; the children do nothing that could wait for one.
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
-SOON = 60.0
 BEFORE, AFTER = b"before = 1\n", b"after = 1\n"
 MANIFESTS = encode(Manifest(catalog="before")), encode(Manifest(catalog="after"))
 JOURNAL = ".toolkiln-journal.json"
@@ -341,8 +340,7 @@ def test_lock_of_a_dead_writer_is_free(tmp_path: Path, start_python: Start) -> N
         """,
         tmp_path,
     )
-    assert holder.stdout
-    assert holder.stdout.readline() == "held\n"
+    assert read_line(holder) == "held\n"
     with pytest.raises(EditConflict), lock_folder(tmp_path, patience=0):
         pass
 
@@ -454,15 +452,8 @@ def test_of_two_processes_that_write_one_file_one_wins(shop: Workshop, start_pyt
         draft.parent.mkdir(parents=True)
         draft.write_text(tool("a", number))
         writers.append(start_python(code, shop.tools, shop.state, draft))
-    for writer in writers:
-        assert writer.stdout
-        assert writer.stdout.readline() == "ready\n"
 
-    for writer in writers:
-        assert writer.stdin
-        writer.stdin.write("go\n")
-        writer.stdin.flush()
-    said = [writer.communicate(timeout=SOON)[0].strip() for writer in writers]
+    said = [printed.strip() for printed in run_at_once(*writers)]
 
     assert sorted(said) == ["conflict", "won"]
     assert shop.served() == {"a": "a.py"}
@@ -488,8 +479,7 @@ def test_reader_always_sees_a_whole_manifest_while_writers_die(
     seen: set[str] = set()
     for _ in range(4):
         writer = start_python(code, shop.tools)
-        assert writer.stdout
-        assert writer.stdout.readline() == "writing\n"
+        assert read_line(writer) == "writing\n"
         known = len(seen)
         until = time.monotonic() + SOON
         while len(seen) < known + 5 and time.monotonic() < until:
