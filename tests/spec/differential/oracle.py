@@ -25,6 +25,7 @@ from pydantic_core import PydanticOmit, SchemaError
 Schema = dict[str, Any]
 
 _numbers = itertools.count()
+_FUNCTIONS = (ast.AsyncFunctionDef, ast.FunctionDef)
 _ADAPT = "def _adapt(_build, _subject): return _build(_subject)"
 
 REFUSALS = (
@@ -54,8 +55,8 @@ def ask(source: str) -> list[Expected]:
     Raises:
         RefusedError: if executing the source fails.
     """
-    with _executed(source) as module:
-        names = [function.__name__ for function in _functions(module)]
+    nodes = [node for node in ast.parse(source).body if isinstance(node, _FUNCTIONS)]
+    names = dict.fromkeys(node.name for node in nodes if not node.name.startswith("_"))
     return [_expected(source, name) for name in names]
 
 
@@ -85,17 +86,6 @@ def _executed(source: str) -> Iterator[ModuleType]:
         del sys.modules[module.__name__], linecache.cache[file]
 
 
-def _functions(module: ModuleType) -> list[FunctionType]:
-    return [
-        item
-        for name, item in vars(module).items()
-        if isinstance(item, FunctionType)
-        and item.__module__ == module.__name__
-        and item.__name__ == name
-        and not name.startswith("_")
-    ]
-
-
 def _expected(source: str, name: str) -> Expected:
     refusals: list[str] = []
 
@@ -115,8 +105,7 @@ def _expected(source: str, name: str) -> Expected:
 
 def variadic(source: str) -> set[str]:
     """The names of all `*args` parameters: pydantic has no place for them by name."""
-    functions = (ast.AsyncFunctionDef, ast.FunctionDef)
-    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, functions)]
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, _FUNCTIONS)]
     return {node.args.vararg.arg for node in nodes if node.args.vararg}
 
 

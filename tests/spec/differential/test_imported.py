@@ -21,6 +21,9 @@ from toolkiln.spec.reader import read
 from .cases import CASES, REFUSED, Case
 from .generate import modules, signatures
 
+MOST = 5
+"""The differences that the probe reports of one tool."""
+
 _UNHURRIED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
 
@@ -91,15 +94,17 @@ async def test_generated_modules_agree(source: str, folder: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-async def test_written_cases_disagree_with_another_type(folder: Path) -> None:
+async def test_written_cases_disagree_with_other_types(folder: Path) -> None:
     silent, compared = [], 0
-    for case in CASES[::10]:
+    for case in CASES[::4]:
         (spec, *_) = read(case.source, folder / "tool.py").tools
-        typed = [name for name, schema in spec.parameters["properties"].items() if "type" in schema]
-        if typed and "TYPE_CHECKING" not in case.source:
-            compared += 1
-            if not await differences(case.source, folder, **{typed[0]: {"type": "other"}}):
+        properties = spec.parameters["properties"].items()
+        typed = [name for name, schema in properties if "type" in schema][:MOST]
+        if "TYPE_CHECKING" not in case.source:
+            compared += len(typed)
+            wrong = {name: {"type": "other"} for name in typed}
+            if len(await differences(case.source, folder, **wrong)) < len(typed):
                 silent.append(case.name)
 
-    assert compared > 50
+    assert compared > 100
     assert silent == []

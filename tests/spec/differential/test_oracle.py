@@ -106,7 +106,7 @@ def test_one_answer_does_not_colour_the_next() -> None:
 
 def test_a_module_that_does_not_run_is_refused() -> None:
     with pytest.raises(oracle.RefusedError, match="NameError"):
-        oracle.ask("class Model(Missing): ...")
+        oracle.ask("class Model(Missing): ...\ndef tool(): ...")
 
 
 def test_a_quoted_name_means_what_this_module_says() -> None:

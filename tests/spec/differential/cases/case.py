@@ -31,12 +31,17 @@ class Case(NamedTuple):
 
 
 def rows(topic: str, imports: str, lines: str) -> list[Case]:
-    """One case for each line `annotation` or `annotation = default`."""
+    """One case for each line of `annotation` or `annotation = default`, parted by semicolons."""
     imports = textwrap.dedent(imports).strip()
     return [
-        Case(f"{topic}: {line}", f"{imports}\n\n\n{_tool(line)}")
+        Case(f"{topic}: {line}", f"{imports}\n\n\n{_tool(*line.split('; '))}")
         for line in filter(None, map(str.strip, lines.splitlines()))
     ]
+
+
+def singles(topic: str, imports: str, lines: str) -> list[Case]:
+    """One case for each annotation of `rows`: pydantic refuses a whole function for one of them."""
+    return rows(topic, imports, lines.replace("; ", "\n"))
 
 
 def sheet(topic: str, imports: str, text: str, use: str = "Model") -> list[Case]:
@@ -57,11 +62,13 @@ def sheet(topic: str, imports: str, text: str, use: str = "Model") -> list[Case]
     return cases
 
 
-def _tool(signature: str) -> str:
-    """The annotation on parameter and return: validation and serialisation are compared."""
-    code = f"def tool(x: {signature}): ..."
-    function = ast.parse(code).body[0]
+def _tool(*signatures: str) -> str:
+    """The annotations on parameters and return: validation and serialisation are compared."""
+    parameters = [f"x{number}: {text}" for number, text in enumerate(signatures, 1)]
+    code = f"def tool(*, {', '.join(parameters)}): ..."
+    (function,) = ast.parse(code).body
     assert isinstance(function, ast.FunctionDef)
-    annotation = function.args.args[0].annotation
-    assert annotation is not None
-    return f"def tool(x: {signature}) -> {ast.get_source_segment(code, annotation)}: ...\n"
+    annotations = [argument.annotation for argument in function.args.kwonlyargs]
+    texts = [ast.get_source_segment(code, node) or "" for node in annotations if node]
+    returns = f"tuple[{', '.join(texts)}]" if len(texts) > 1 else texts[0]
+    return f"def tool(*, {', '.join(parameters)}) -> {returns}: ...\n"

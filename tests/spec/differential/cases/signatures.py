@@ -38,102 +38,28 @@ DEFAULTS = rows(
     "default",
     _DEFAULTS,
     r"""
-    int = 1
-    int = -1
-    int = +1
-    int = 0x1F
-    int = 1_000
-    int = ~5
-    int = True
-    bool = False
-    bool = not True
-    float = 1.5
-    float = -0.5
-    float = 1e-3
-    float = 1
-    float = 1.0
-    complex = 1j
-    str = "a"
-    str = ""
-    str = "a" "b"
-    str = "a" + "b"
-    str = "a" * 3
-    str = "\u00e9\n\"'"
-    str = r"\d"
-    str = "%s-%d" % ("a", 1)
-    str = f"{LIMIT}-x"
-    str = f"plain"
-    bytes = b"abc"
-    bytes = b""
-    None = None
-    int = None
-    Any = None
-    Any = ...
-    list[int] = []
-    list[int] = [1, 2, 3]
-    list[list[int]] = [[1], []]
-    list = list()
-    list[str] = ["a"] + ["b"]
-    list[int] = [0] * 3
-    list[int] = [*[1, 2], 3]
-    tuple[int, ...] = ()
-    tuple[int, int] = (1, 2)
-    tuple[int, tuple[str]] = (1, ("a",))
-    tuple = tuple()
-    set[int] = {1}
-    set[int] = {3, 2, 1}
-    set[str] = set()
-    frozenset[str] = frozenset(("a",))
-    dict[str, int] = {}
-    dict[str, int] = {"a": 1}
-    dict = dict()
-    dict[str, int] = dict(a=1)
-    dict[str, Any] = {"a": [1, {"b": None}], "c": (1, 2)}
-    dict[int, str] = {1: "a"}
-    dict[str, int] = {**{"a": 1}, "b": 2}
-    Colour = Colour.RED
-    Colour | None = Colour.TWO
-    list[Colour] = [Colour.RED, Colour.TWO]
-    dict[str, Colour] = {"a": Colour.RED}
-    str = Colour.RED.value
-    str = Colour.RED.name
-    Literal["a", "b"] = "b"
-    int = LIMIT
-    int = LIMIT * 2 + 1
-    int = 60 * 60 * 24
-    int = 2 ** 10
-    int = 7 // 2
-    float = 7 / 2
-    int = 7 % 4
-    int = 1 << 4
-    int = NEGATIVE
-    str = NAME
-    dict = LIMITS
-    int = LIMITS["a"]
-    int = A
-    int = B
-    int = Settings.size
-    str = Settings.NAME
-    int = len("abc")
-    int = int("3")
-    float = float("1.5")
-    str = str(5)
-    float = math.pi
-    int = max(1, 2)
-    int = 1 if True else 2
-    bool = 1 < 2
-    bool = None or True
-    Model = Model()
-    Model = Model(a=2)
-    list[Model] = [Model(a=1)]
-    Record = Record()
-    Record = Record(2)
-    dict[str, Record] = {"r": Record()}
-    SecretStr = SecretStr("x")
-    timedelta = timedelta(minutes=LIMIT)
-    Decimal = Decimal(LIMIT)
-    int = (1)
-    str = ("a" "b")
+    int = 1; int = -1; int = +1; int = 0x1F; int = 1_000; int = ~5; int = True; bool = False
+    bool = not True; float = 1.5; float = -0.5; float = 1e-3; float = 1; float = 1.0; complex = 1j
+    str = "a"; str = ""; str = "a" "b"; str = "a" + "b"; str = "a" * 3; str = "\u00e9\n\"'"
+    str = r"\d"; str = "%s-%d" % ("a", 1); str = f"{LIMIT}-x"; str = f"plain"; bytes = b"abc"
+    bytes = b""; None = None; int = None; Any = None; Any = ...; list[int] = []
+    list[int] = [1, 2, 3]; list[list[int]] = [[1], []]; list = list(); list[str] = ["a"] + ["b"]
+    list[int] = [0] * 3; list[int] = [*[1, 2], 3]; tuple[int, ...] = (); tuple[int, int] = (1, 2)
+    tuple[int, tuple[str]] = (1, ("a",)); tuple = tuple(); set[int] = {1}; set[int] = {3, 2, 1}
+    set[str] = set(); frozenset[str] = frozenset(("a",)); dict[str, int] = {}
+    dict[str, int] = {"a": 1}; dict = dict(); dict[str, int] = dict(a=1)
+    dict[str, Any] = {"a": [1, {"b": None}], "c": (1, 2)}; dict[int, str] = {1: "a"}
+    dict[str, int] = {**{"a": 1}, "b": 2}; Colour = Colour.RED; Colour | None = Colour.TWO
+    list[Colour] = [Colour.RED, Colour.TWO]; dict[str, Colour] = {"a": Colour.RED}
+    str = Colour.RED.value; str = Colour.RED.name; Literal["a", "b"] = "b"; int = LIMIT
+    int = LIMIT * 2 + 1; int = 60 * 60 * 24; int = 2 ** 10; int = 7 // 2; float = 7 / 2
+    int = 7 % 4; int = 1 << 4; int = NEGATIVE; str = NAME; dict = LIMITS; int = LIMITS["a"]
+    int = A; int = B; int = Settings.size; str = Settings.NAME; int = len("abc"); int = int("3")
+    float = float("1.5"); str = str(5); float = math.pi; int = max(1, 2); int = 1 if True else 2
+    bool = 1 < 2; bool = None or True; Model = Model(); Model = Model(a=2)
+    list[Model] = [Model(a=1)]; Record = Record(); Record = Record(2)
+    dict[str, Record] = {"r": Record()}; SecretStr = SecretStr("x")
+    timedelta = timedelta(minutes=LIMIT); Decimal = Decimal(LIMIT); int = (1); str = ("a" "b")
     """,
 )
 
