@@ -22,11 +22,12 @@ def about(kiln: Kiln, result: Result) -> list[AuditRecord]:
     return [record for record in records(kiln) if record.call_id == result.call_id]
 
 
-def holding(folder: Path, text: str) -> set[str]:
-    """The files below a folder in which a text stands."""
-    needle = text.encode()
-    files = (file for file in folder.rglob("*") if file.is_file())
-    return {file.name for file in files if needle in file.read_bytes()}
+def holding(folder: Path, *texts: str) -> set[str]:
+    """The files below a folder that contain one of the texts."""
+    needles = [text.encode() for text in texts]
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    found = {file.name: file.read_bytes() for file in files}
+    return {name for name, data in found.items() if any(needle in data for needle in needles)}
 
 
 def made(tool: str, session: str | None, **arguments: Any) -> Call:

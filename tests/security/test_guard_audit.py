@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from execution.observers import SOON, code, open_session, until
+from tables import each_row
 from toolkiln import Context, tool
 from toolkiln.config import load
 from toolkiln.define import ToolError
@@ -34,8 +35,8 @@ RAN: list[Any] = []
 GATE = threading.Event()
 TOOLS = {
     "files.py": '''
-        import os, sys
-        from toolkiln import Context, ToolError, tool
+        import os
+        from toolkiln import tool
 
         @tool
         def run_file(how: str) -> object:
@@ -45,7 +46,7 @@ TOOLS = {
             if how == "memory":
                 return len(bytearray(1 << 40))
             if how == "raise":
-                raise ValueError("nobody sees this")
+                raise ValueError("private")
             return how
     ''',
     "broken.py": '''
@@ -104,6 +105,7 @@ def outside() -> str:
     return "outside"
 
 
+OTHER = 'def other() -> int:\n    """Give one."""\n    return 1\n'
 FUNCTIONS: list[Callable[..., Any]] = [run, dawdle, destroy, outside]
 SETTINGS: dict[str, Any] = {"rules": ({"effect": "deny", "users": ("outcast",)},)}
 
@@ -138,7 +140,7 @@ OUTCOMES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "arguments", "outcome"), OUTCOMES, ids=str)
+@each_row("name, arguments, outcome", OUTCOMES)
 async def test_every_call_leaves_its_record(
     kiln: Kiln, name: str, arguments: Any, outcome: str
 ) -> None:
@@ -191,12 +193,7 @@ async def test_repeated_call_id_leaves_a_record_each_time(kiln: Kiln) -> None:
     other = await kiln.call("run", {"how": "y"}, session=opened.token, call_id="thrice")
 
     reported = [r.outcome for r in records(kiln, session=opened.trace_id, act="call")]
-    assert [outcome for outcome in reported if outcome != "started"] == [
-        "ok",
-        "ok",
-        "ok",
-        "invalid",
-    ]
+    assert [one for one in reported if one != "started"] == ["ok", "ok", "ok", "invalid"]
     assert code(other) == (Status.INVALID, "conflict")
     assert RAN == ["x"]
 
@@ -269,39 +266,31 @@ async def test_nothing_that_people_or_tools_choose_breaks_out_of_its_line(kiln: 
 async def test_admin_acts_are_recorded_those_that_were_refused_too(
     make_kiln: Callable[..., Kiln], tmp_path: Path
 ) -> None:
-    source = TOOLS["files.py"].replace("run_file(", "act(")
-    async with make_kiln({"act.py": source}, functions=[run]) as developing:
+    async with make_kiln({"act.py": "", "other.py": OTHER}, functions=[run]) as developing:
         settings = replace(developing.settings, dev=False)
     async with Kiln(tmp_path / "tools", settings=settings, functions=[destroy]) as kiln:
-        guarding, admissions, bob = (
-            kiln.security,
-            kiln.services.admissions,
-            open_session(kiln, "bob"),
-        )
-        by = AdmissionDecision("ann", grant=True)
-        admissions.admit([admissions.candidate("act.py")], by)
-        (tmp_path / "tools" / "act.py").write_text(
-            (tmp_path / "tools" / "act.py").read_text() + "\n# second\n"
-        )
-        admissions.admit([admissions.candidate("act.py")], by)
+        security, admissions = kiln.security, kiln.services.admissions
+        bob = open_session(kiln, "bob")
+        for version in ("first", "second"):
+            source = OTHER.replace("other", "act") + f"# {version}\n"
+            (tmp_path / "tools" / "act.py").write_text(source)
+            admissions.admit([admissions.candidate("act.py")], AdmissionDecision("ann", grant=True))
         admissions.rollback("act", "1", AdmissionDecision("ann"))
-        (tmp_path / "tools" / "other.py").write_text('def other() -> int:\n    """O."""\n')
         admissions.reject("other.py", "ann")
         admissions.switch("act", False, "ann")
-        admissions.switch("act", True, "ann")
         with pytest.raises(InputError):
             admissions.switch("nothing", False, "ann")
-        key = guarding.keys.create("k", KeyScope("robot"), LOCAL_OPERATOR)
-        guarding.keys.revoke(key.key.id, LOCAL_OPERATOR)
-        guarding.set_secret("NAME", "some value")
-        guarding.create_session("guest")
+        key = security.keys.create("k", KeyScope("robot"), LOCAL_OPERATOR)
+        security.keys.revoke(key.key.id, LOCAL_OPERATOR)
+        security.set_secret("NAME", "some value")
+        security.create_session("guest")
         for refused in (
-            lambda: guarding.keys.create("k2", KeyScope("robot"), bob),
-            lambda: guarding.keys.revoke("k", bob),
-            lambda: guarding.set_secret("NAME", "x" * 9, bob),
-            lambda: guarding.create_session("guest", session=bob),
-            lambda: guarding.audit.prune(1, bob),
-            lambda: guarding.forget_approval("0123456789ab", bob),
+            lambda: security.keys.create("k2", KeyScope("robot"), bob),
+            lambda: security.keys.revoke("k", bob),
+            lambda: security.set_secret("NAME", "x" * 9, bob),
+            lambda: security.create_session("guest", session=bob),
+            lambda: security.audit.prune(1, bob),
+            lambda: security.forget_approval("0123456789ab", bob),
         ):
             with pytest.raises(NotAllowed):
                 refused()
@@ -319,7 +308,7 @@ async def test_admin_acts_are_recorded_those_that_were_refused_too(
         assert {r.user for r in records(kiln, outcome="denied")} == {"bob"}
         assert {r.user for r in records(kiln, act="admit")} == {"ann"}
         assert "some value" not in str(records(kiln))
-        assert guarding.audit.verify().ok
+        assert security.audit.verify().ok
 
 
 # What cannot be recorded does not happen.
@@ -327,7 +316,7 @@ async def test_admin_acts_are_recorded_those_that_were_refused_too(
 
 @contextlib.contextmanager
 def unwritable(state: Path) -> Iterator[None]:
-    """A ledger whose head someone has edited: nothing is appended to it."""
+    """A ledger whose head was edited: nothing is appended to it."""
     with closing(sqlite3.connect(state / "audit.db", timeout=20)) as ledger:
         seal = ledger.execute("SELECT seal FROM toolkiln_audit_head").fetchone()
         with ledger:
@@ -432,7 +421,7 @@ async def test_damaged_store_denies_what_needs_it_and_nothing_else(
 
 
 def hurt(file: Path, damage: str) -> None:
-    """Damage a database that nobody has open."""
+    """Damage a database that is not open."""
     data = file.read_bytes()
     for beside in file.parent.glob(f"{file.name}-*"):
         beside.unlink()

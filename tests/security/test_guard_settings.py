@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from execution.observers import code, local_session, open_session
+from tables import each_row
 from toolkiln.errors import InputError, NotAllowed
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Status
@@ -86,21 +86,25 @@ TOOLS = {
 SETTINGS: dict[str, Any] = {"environ": {"TOOLKILN_SECRET_PROD": PROD}, "show_exceptions": True}
 
 
+def change(kiln: Kiln, tool: str, values: dict[str, Any], *removed: str, **whose: Any) -> None:
+    spec = kiln.tool(tool)
+    kiln.security.change_tool_settings(spec, values, removed=frozenset(removed), **whose)
+
+
 def set_up(kiln: Kiln) -> None:
-    kiln.security.change_tool_settings(kiln.tool("fetch"), {"url": "http://x.test", "key": KEY})
+    change(kiln, "fetch", {"url": "http://x.test", "key": KEY})
 
 
 async def test_tool_without_required_settings_reports_them_instead_of_running(
     make_kiln: Callable[..., Kiln],
 ) -> None:
     async with make_kiln(TOOLS, **SETTINGS) as kiln:
-        spec = kiln.tool("connect")
         results = [await kiln.call("connect", call_id="c")]
-        kiln.security.change_tool_settings(spec, {"host": "h"})
+        change(kiln, "connect", {"host": "h"})
         results.append(await kiln.call("connect", call_id="c"))
-        kiln.security.change_tool_settings(spec, {"password": KEY})
+        change(kiln, "connect", {"password": KEY})
         done = await kiln.call("connect", call_id="c")
-        kiln.security.change_tool_settings(spec, {}, removed=frozenset({"password"}))
+        change(kiln, "connect", {}, "password")
         results.append(await kiln.call("connect"))
         unasked = await kiln.call("connect_carefully")
 
@@ -142,7 +146,7 @@ async def test_values_are_typed_and_secrets_masked_everywhere(kiln: Kiln) -> Non
     assert (started.outcome, started.arguments) == ("started", "{}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wrong",
     [
         {"retries": 11},
@@ -159,7 +163,6 @@ async def test_values_are_typed_and_secrets_masked_everywhere(kiln: Kiln) -> Non
         {"__class__": "x"},
         {"": "x"},
     ],
-    ids=str,
 )
 async def test_values_that_do_not_fit_are_refused_and_change_nothing(
     kiln: Kiln, wrong: dict[str, Any]
@@ -168,7 +171,7 @@ async def test_values_that_do_not_fit_are_refused_and_change_nothing(
     before = await kiln.call("fetch")
 
     with pytest.raises(InputError):
-        kiln.security.change_tool_settings(kiln.tool("fetch"), wrong)
+        change(kiln, "fetch", wrong)
 
     assert (await kiln.call("fetch")).value == before.value
     assert records(kiln, act="settings")[-1].outcome == "failed"
@@ -181,20 +184,15 @@ async def test_users_set_their_own_values_and_see_no_others(kiln: Kiln) -> None:
     ann, bob = (open_session(kiln, name) for name in ("ann", "bob"))
     there = open_session(kiln, "ann", platform="chat")
 
-    kiln.security.change_tool_settings(
-        spec, {"nick": "Ännchen", "token": PERSONAL}, user="ann", session=ann
-    )
-    kiln.security.change_tool_settings(spec, {"nick": "Bobby"}, user="bob", session=bob)
+    change(kiln, "fetch", {"nick": "Ännchen", "token": PERSONAL}, user="ann", session=ann)
+    change(kiln, "fetch", {"nick": "Bobby"}, user="bob", session=bob)
     reported = {
         name: (await kiln.call("fetch", session=session)).value
         for name, session in (("ann", ann), ("bob", bob), ("chat", there))
     }
 
-    assert [reported[name]["nick"] for name in ("ann", "bob", "chat")] == [
-        "Ännchen",
-        "Bobby",
-        "nobody",
-    ]
+    nicks = {name: value["nick"] for name, value in reported.items()}
+    assert nicks == {"ann": "Ännchen", "bob": "Bobby", "chat": "nobody"}
     assert reported["ann"]["token"][0] == len(PERSONAL)
     assert reported["bob"]["token"] == reported["chat"]["token"] == [4, "none"]
     assert PERSONAL not in json.dumps(reported)
@@ -216,34 +214,22 @@ async def test_caller_without_a_name_has_no_values_not_the_operators(
 
 
 async def test_users_set_no_values_of_others_or_of_the_operator(kiln: Kiln) -> None:
-    set_up(kiln)
-    spec = kiln.tool("fetch")
     bob = open_session(kiln, "bob")
     impostor = open_session(kiln, "ann", platform="chat")
 
     for session, user in ((bob, "ann"), (bob, ""), (impostor, "ann")):
         with pytest.raises(NotAllowed):
-            kiln.security.change_tool_settings(
-                spec, {"nick": "evil", "url": "x"}, user=user, session=session
-            )
-        denied = records(kiln, act="settings")[-1]
-        assert denied.outcome == "denied"
+            change(kiln, "fetch", {"nick": "evil", "url": "x"}, user=user, session=session)
+        assert records(kiln, act="settings")[-1].outcome == "denied"
     with pytest.raises(InputError):
-        kiln.security.change_tool_settings(kiln.tool("plain"), {"x": 1})
+        change(kiln, "plain", {"x": 1})
     with pytest.raises(InputError):
-        kiln.security.change_tool_settings(
-            kiln.tool("connect"), {"host": "x"}, user="bob", session=bob
-        )
+        change(kiln, "connect", {"host": "x"}, user="bob", session=bob)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "stolen",
-    [
-        {"nick": "secret:PROD"},
-        {"nick": "secret:fetch.key"},
-        {"tags": ["x", "secret:PROD"]},
-    ],
-    ids=str,
+    [{"nick": "secret:PROD"}, {"nick": "secret:fetch.key"}, {"tags": ["x", "secret:PROD"]}],
 )
 async def test_setting_gives_no_access_to_a_secret_without_a_grant(
     kiln: Kiln, stolen: dict[str, Any]
@@ -253,26 +239,30 @@ async def test_setting_gives_no_access_to_a_secret_without_a_grant(
     spec = kiln.tool("fetch")
 
     with pytest.raises(InputError):
-        kiln.security.change_tool_settings(spec, stolen, user="zed", session=zed)
+        change(kiln, "fetch", stolen, user="zed", session=zed)
 
     assert kiln.security.tool_settings.masked_values(spec, "zed").keys().isdisjoint(stolen)
 
 
-def set_one(name: str, value: object, values: dict[str, object]) -> dict[str, object]:
-    return {**values, name: value}
+Values = dict[str, object]
 
 
-@pytest.mark.parametrize("user", ["", "bob"])
+def setting(name: str, value: object) -> Callable[[Values], Values]:
+    return lambda values: {**values, name: value}
+
+
 async def test_reference_in_settings_without_a_grant_is_not_resolved(
-    make_kiln: Callable[..., Kiln], user: str
+    make_kiln: Callable[..., Kiln],
 ) -> None:
-    name = "tags" if user else "url"
     async with make_kiln(TOOLS, **SETTINGS) as kiln:
         set_up(kiln)
-        book = kiln.services.store.tool_settings
-        for value in ("secret:PROD", ["secret:PROD"]) if user else ("secret:PROD",):
-            book.change("fetch", partial(set_one, name, value), user)
-            result = await kiln.call("fetch", session=open_session(kiln, "bob"))
+        for owner, change_one, caller in (
+            ("bob", setting("tags", "secret:PROD"), "bob"),
+            ("bob", setting("tags", ["secret:PROD"]), "bob"),
+            ("", setting("url", "secret:PROD"), "ann"),
+        ):
+            kiln.services.store.tool_settings.change("fetch", change_one, owner)
+            result = await kiln.call("fetch", session=open_session(kiln, caller))
 
             assert result.status is Status.UNAVAILABLE
             assert PROD not in result.model_dump_json()
@@ -281,14 +271,10 @@ async def test_reference_in_settings_without_a_grant_is_not_resolved(
 async def test_secret_field_that_reads_like_a_reference_stays_text(kiln: Kiln) -> None:
     set_up(kiln)
     bob = open_session(kiln, "bob")
-    kiln.security.change_tool_settings(
-        kiln.tool("fetch"), {"token": "secret:PROD"}, user="bob", session=bob
-    )
+    change(kiln, "fetch", {"token": "secret:PROD"}, user="bob", session=bob)
 
     result = await kiln.call("fetch", session=bob)
-    kiln.security.change_tool_settings(
-        kiln.tool("fetch"), {}, removed=frozenset({"token"}), user="bob", session=bob
-    )
+    change(kiln, "fetch", {}, "token", user="bob", session=bob)
 
     assert result.value["token"][0] == len("secret:PROD")
 
@@ -297,13 +283,11 @@ async def test_values_that_no_longer_fit_their_tool_keep_it_from_running(
     make_kiln: Callable[..., Kiln], tmp_path: Path
 ) -> None:
     async with make_kiln(TOOLS, **SETTINGS) as kiln:
-        kiln.security.change_tool_settings(
-            kiln.tool("connect"), {"host": "h", "password": KEY, "port": 1}
-        )
+        change(kiln, "connect", {"host": "h", "password": KEY, "port": 1})
     source = TOOLS["declared.py"].replace("port: int = 443", "port: list[int] = []")
     async with make_kiln({**TOOLS, "declared.py": source}, **SETTINGS) as kiln:
         result = await kiln.call("connect")
-        kiln.security.change_tool_settings(kiln.tool("connect"), {"port": [1]})
+        change(kiln, "connect", {"port": [1]})
         mended = await kiln.call("connect")
 
         assert code(result) == (Status.UNAVAILABLE, "missing_settings")
@@ -312,9 +296,7 @@ async def test_values_that_no_longer_fit_their_tool_keep_it_from_running(
 
 
 async def test_records_of_settings_name_fields_and_no_values(kiln: Kiln) -> None:
-    kiln.security.change_tool_settings(
-        kiln.tool("fetch"), {"url": "http://private.test", "key": KEY}
-    )
+    change(kiln, "fetch", {"url": "http://private.test", "key": KEY})
 
     acts = records(kiln, act="settings", tool="fetch")[-2:]
 
@@ -340,6 +322,6 @@ async def test_values_that_are_too_large_to_be_kept_are_refused(kiln: Kiln) -> N
     ina = open_session(kiln, "ina")
 
     with pytest.raises(InputError, match="larger than 65,536 bytes"):
-        kiln.security.change_tool_settings(spec, {"nick": "x" * 70_000}, user="ina", session=ina)
+        change(kiln, "fetch", {"nick": "x" * 70_000}, user="ina", session=ina)
 
     assert kiln.security.tool_settings.masked_values(spec, "ina") == {}

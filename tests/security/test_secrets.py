@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from keyring.backends.fail import Keyring as NoKeyring
 from keyrings.alt.file import PlaintextKeyring  # type: ignore[import-untyped]
 
+from tables import each_row
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.security.masking import SecretError
 from toolkiln.security.secrets import Secrets, find_references, resolve_references
@@ -26,7 +27,8 @@ VALUE = "correct horse"
 
 
 def written(file: Path, text: str, mode: int = 0o600) -> Path:
-    file.write_text(text, "utf-8")
+    """Write a file; a lone surrogate stands for a byte that is no UTF-8."""
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
     file.chmod(mode)
     return file
 
@@ -98,7 +100,7 @@ def test_a_keyring_without_a_package_or_backend_says_so(
     assert "toolkiln[keyring]" in (no_package.value.hint or "")
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o644, 0o666, 0o777])
+@each_row("mode", [0o640, 0o604, 0o620, 0o602, 0o644, 0o666, 0o777])
 def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
     toml = written(tmp_path / "s.toml", f'KEY = "{VALUE}"', mode)
 
@@ -106,13 +108,9 @@ def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> Non
         Secrets({}, toml).get("KEY")
 
     assert caught.value.hint == f"chmod 600 {toml}"
-
-
-@pytest.mark.parametrize("mode", [0o600, 0o400])
-def test_a_file_for_its_owner_only_is_read(tmp_path: Path, mode: int) -> None:
-    toml = written(tmp_path / "s.toml", f'KEY = "{VALUE}"', mode)
-
-    assert Secrets({}, toml).get("KEY") == VALUE
+    for private in (0o600, 0o400):
+        toml.chmod(private)
+        assert Secrets({}, toml).get("KEY") == VALUE
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -152,12 +150,12 @@ def test_a_file_is_read_again_once_it_has_changed(tmp_path: Path) -> None:
         secrets.get("KEY")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         f"KEY = {VALUE}", f'KEY = "{VALUE}', f'KEY = "{VALUE}"\nKEY = "{VALUE}"',
         f'a.b = "{VALUE}"', f'[{VALUE.replace(" ", "")}]', f'KEY = ["{VALUE}"]', "KEY = 12345678",
-        f'"{VALUE}" = "KEY"', "KEY = " + "[" * 100_000, "x" * 2_000_000,
+        f'"{VALUE}" = "KEY"', "KEY = " + "[" * 100_000, "x" * 2_000_000, 'KEY = "correct \udcff"',
     ],
 )  # fmt: skip
 def test_a_file_of_something_else_is_refused_without_being_shown(tmp_path: Path, text: str) -> None:
@@ -170,21 +168,10 @@ def test_a_file_of_something_else_is_refused_without_being_shown(tmp_path: Path,
     assert VALUE not in shown
     assert "correct" not in shown
     assert caught.value.__context__ is None
+    assert ("UTF-8" in shown) == ("\udcff" in text)
 
 
-def test_a_file_that_is_not_utf8_is_refused_without_being_shown(tmp_path: Path) -> None:
-    toml = tmp_path / "s.toml"
-    toml.write_bytes(b'KEY = "correct \xff"')
-    toml.chmod(0o600)
-
-    with pytest.raises(SecretError, match="UTF-8") as caught:
-        Secrets({}, toml).get("KEY")
-
-    assert "correct" not in repr(caught.value)
-    assert caught.value.__context__ is None
-
-
-@pytest.mark.parametrize("value", ["", "abc", "nul\0nul", "lone\udcff"])
+@each_row("value", ["", "abc", "nul\0nul", "lone\udcff"])
 def test_an_unusable_value_is_refused_wherever_it_comes_from(file: Path, value: str) -> None:
     secrets = Secrets({"TOOLKILN_SECRET_KEY": value}, file)
 
@@ -197,7 +184,7 @@ def test_an_unusable_value_is_refused_wherever_it_comes_from(file: Path, value: 
     assert not file.exists()
 
 
-@pytest.mark.parametrize("name", ["", "1st", "a b", "a\n", "ä", "a" * 101, "-a", "../x", "a=b"])
+@each_row("name", ["", "1st", "a b", "a\n", "ä", "a" * 101, "-a", "../x", "a=b"])
 def test_what_is_no_name_is_refused(file: Path, name: str) -> None:
     secrets = Secrets({}, file)
 
@@ -220,6 +207,8 @@ def test_the_file_is_its_owners_only_from_the_start(file: Path) -> None:
 
 def test_what_is_set_can_be_read_and_removed(file: Path) -> None:
     secrets = Secrets({}, file)
+    assert secrets.remove("KEY") is False
+    assert not file.exists()
 
     secrets.set("a.b@c-d", VALUE)
     secrets.set("KEY", "other value")
@@ -232,11 +221,6 @@ def test_what_is_set_can_be_read_and_removed(file: Path) -> None:
     assert secrets.get("KEY") is None
     assert secrets.get("a.b@c-d") == VALUE
     assert sorted(path.name for path in file.parent.iterdir()) == [file.name, f"{file.name}.lock"]
-
-
-def test_nothing_is_written_where_nothing_is_removed(file: Path) -> None:
-    assert Secrets({}, file).remove("KEY") is False
-    assert not file.exists()
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=4)
@@ -328,17 +312,13 @@ def test_references_are_whole_strings_at_any_depth_but_not_keys() -> None:
     assert find_references(arguments) == {"KEY", "api.key"}
 
 
-def test_references_become_values_and_the_arguments_stay() -> None:
-    arguments: dict[str, Any] = {"a": "secret:KEY", "b": [{"c": "secret:KEY"}], "secret:KEY": "x"}
+def test_references_become_values_once_and_the_arguments_stay() -> None:
+    arguments: dict[str, Any] = {"a": "secret:KEY", "b": [{"c": "secret:A"}], "secret:KEY": "x"}
 
-    result = resolve_references(arguments, {"KEY": VALUE})
+    result = resolve_references(arguments, {"KEY": VALUE, "A": "secret:KEY"})
 
-    assert result == {"a": VALUE, "b": [{"c": VALUE}], "secret:KEY": "x"}
-    assert arguments == {"a": "secret:KEY", "b": [{"c": "secret:KEY"}], "secret:KEY": "x"}
-
-
-def test_a_value_that_looks_like_a_reference_is_not_resolved_again() -> None:
-    assert resolve_references(["secret:A"], {"A": "secret:B", "B": VALUE}) == ["secret:B"]
+    assert result == {"a": VALUE, "b": [{"c": "secret:KEY"}], "secret:KEY": "x"}
+    assert arguments == {"a": "secret:KEY", "b": [{"c": "secret:A"}], "secret:KEY": "x"}
 
 
 def test_a_reference_without_a_value_is_an_error() -> None:
@@ -348,12 +328,12 @@ def test_a_reference_without_a_value_is_an_error() -> None:
 
 def test_references_in_deep_arguments_are_found_and_resolved() -> None:
     arguments: Any = "secret:KEY"
-    for level in range(5_000):
-        arguments = [arguments] if level % 2 else {"in": arguments}
+    for _ in range(5_000):
+        arguments = {"in": [arguments]}
 
     result = resolve_references(arguments, {"KEY": VALUE})
 
     assert find_references(arguments) == {"KEY"}
     for _ in range(5_000):
-        result = result[0] if isinstance(result, list) else result["in"]
+        (result,) = result["in"]
     assert result == VALUE
