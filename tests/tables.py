@@ -79,7 +79,8 @@ class _Failures:
 def each_row(names: str, rows: Iterable[Any], *, batches: int = 1) -> Callable[[Test], Test]:
     """Run a test over all rows, as `pytest.mark.parametrize` would, but in one test or batch.
 
-    Rows share their fixtures, but each has its own `tmp_path` and its own `monkeypatch`.
+    Rows share their fixtures, but each has its own `tmp_path` and its own `monkeypatch`. The
+    test may be a method, whose instance they share too.
     """
     arguments = [name.strip() for name in names.split(",")]
     table = [_Row(number, arguments, row) for number, row in enumerate(rows)]
@@ -100,21 +101,21 @@ def each_row(names: str, rows: Iterable[Any], *, batches: int = 1) -> Callable[[
         if inspect.iscoroutinefunction(test):
 
             @wraps(test)
-            async def run(**fixtures: Any) -> None:
+            async def run(*bound: Any, **fixtures: Any) -> None:
                 failures, chosen = _Failures(), selected(fixtures)
                 for row in chosen:
                     with failures.collect(row), row.isolate(fixtures) as own:
-                        await test(**own, **row.values)
+                        await test(*bound, **own, **row.values)
                 failures.report(len(chosen))
 
         else:
 
             @wraps(test)
-            def run(**fixtures: Any) -> None:
+            def run(*bound: Any, **fixtures: Any) -> None:
                 failures, chosen = _Failures(), selected(fixtures)
                 for row in chosen:
                     with failures.collect(row), row.isolate(fixtures) as own:
-                        test(**own, **row.values)
+                        test(*bound, **own, **row.values)
                 failures.report(len(chosen))
 
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

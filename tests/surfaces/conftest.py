@@ -67,7 +67,7 @@ class Desk:
 
 @dataclass(frozen=True)
 class Done:
-    """What a command said."""
+    """How a command ended and what it printed."""
 
     code: int
     out: str
@@ -88,11 +88,11 @@ class Shell:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def environ(self) -> dict[str, str]:
-        # Without a screen no browser opens on the desktop of whoever runs the tests.
+        # Without a screen no browser opens on the desktop of the person who runs the tests.
         ours = ("TOOLKILN_", "UV_", "PIP_", "DISPLAY", "WAYLAND_DISPLAY")
         clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         state = {"TOOLKILN_STATE": str(self.folder / "state"), "NO_COLOR": "1"}
-        # What admission is about has tests of its own; elsewhere what is on disk is served.
+        # Admission has tests of its own; the others serve what is on disk.
         return {**clean, **state, "TOOLKILN_DEV": "1", **self.variables}
 
     def run(self, *arguments: str | bytes | Path, stdin: bytes = b"") -> Done:
@@ -119,8 +119,22 @@ class Shell:
             )
         return Done(done.exit_code, done.stdout, done.stderr)
 
+    def refused(self, *arguments: str, stdin: str | bytes = "", code: int = 2) -> str:
+        """The error of a command that fails and prints nothing else."""
+        done = self.invoke(*arguments, stdin=stdin)
+        assert (done.code, done.out) == (code, ""), done
+        assert done.err.startswith("error: "), done
+        return done.err
+
+    def misused(self, *arguments: str) -> str:
+        """The error of a command with options or arguments that it does not take."""
+        done = self.invoke(*arguments)
+        assert (done.code, done.out) == (2, ""), done
+        assert done.err.startswith("Usage: "), done
+        return done.err
+
     def start(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> "subprocess.Popen[str]":
-        """Start the command; it is the test's to end."""
+        """Start the command; the test ends it."""
         return subprocess.Popen(
             [COMMAND, *arguments],
             cwd=self.folder,
@@ -192,8 +206,14 @@ def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture
+def fresh(shell: Shell, tmp_path: Path) -> Shell:
+    """The tools of the test module with an empty state."""
+    return shell.having(TOOLKILN_STATE=str(tmp_path / "state"))
+
+
+@pytest.fixture
 def desk(tmp_path: Path) -> Shell:
-    """A folder in which nobody has admitted anything: one tool."""
+    """A folder with one tool, which is not admitted."""
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "greet.py").write_text(GREET)
     return Shell(tmp_path, {"TOOLKILN_DEV": "0"})
@@ -216,6 +236,13 @@ def admitted(template: Path, tmp_path: Path) -> Shell:
     return Shell(tmp_path, {"TOOLKILN_DEV": "0"})
 
 
+def token(shell: Shell, user: str, *options: str) -> str:
+    """Open a session; its token."""
+    done = shell.invoke("sessions", "create", user, *options)
+    assert done.code == 0, done
+    return done.out.strip()
+
+
 def write(desk: Shell, name: str, source: str) -> Path:
     """Put a file into the tools' folder."""
     file = desk.folder / "tools" / name
@@ -225,7 +252,7 @@ def write(desk: Shell, name: str, source: str) -> Path:
 
 
 def manifest(desk: Shell) -> Path:
-    """The file that says what is served."""
+    """The manifest of the tools' folder."""
     return desk.folder / "tools" / "_manifest.json"
 
 
@@ -237,5 +264,5 @@ def entries(desk: Shell) -> dict[str, dict[str, object]]:
 
 
 def states(desk: Shell) -> dict[str, str]:
-    """How each file stands."""
+    """The state of each file."""
     return {item["file"]: item["state"] for item in desk.invoke("status", "--json").json()}

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from .conftest import ADMITTED, BOUND, COMMAND, Shell
+from tables import each_row
+
+from .conftest import ADMITTED, BOUND, COMMAND, Shell, token
 
 SETTINGS = """
 [grants.waiting]
@@ -27,7 +29,7 @@ def kinds(
     flag: bool = False, words: list[str] | None = None, either: int | str = 0,
     choice: Literal["1", "2"] = "1", whatever=None, **more: int,
 ) -> dict:
-    """Tell what was given."""
+    """Return what was given."""
     given = {k: v for k, v in locals().items() if k != "more"}
     usual = dict(word="", maybe=None, number=0, share=None, flag=False, words=None, either=0,
                  choice="1", whatever=None)
@@ -41,7 +43,7 @@ from toolkiln import Context, ToolError, tool
 
 @tool
 def nothing() -> None:
-    """Give nothing."""
+    """Return nothing."""
 
 @tool
 def hostile() -> str:
@@ -83,7 +85,7 @@ def online() -> None:
 
 @tool
 def random() -> str:
-    """Tell something that is never the same."""
+    """Return something that is never the same."""
     return secrets.token_hex()
 
 @tool
@@ -93,7 +95,7 @@ def size(text: str) -> int:
 
 @tool(return_char_limit=1000)
 def lengthy() -> str:
-    """Tell much."""
+    """Return a long text."""
     return "head" + "é" * 5000 + "tail"
 
 @tool
@@ -123,8 +125,8 @@ def waiting() -> str:
 
 
 class TestArguments:
-    @pytest.mark.parametrize(
-        ("given", "expected"),
+    @each_row(
+        "given, expected",
         [
             ([], {}),
             (["word=Paris"], {"word": "Paris"}),
@@ -163,8 +165,8 @@ class TestArguments:
         assert done.json()["value"] == expected
         assert done.json()["notes"] == []
 
-    @pytest.mark.parametrize(
-        ("given", "said"),
+    @each_row(
+        "given, reason",
         [
             (["word"], "'word' is neither a JSON object nor key=value"),
             (["=x"], "neither"),
@@ -187,43 +189,15 @@ class TestArguments:
             (['{"word": "\\ud800"}'], "surrogate"),
             (['{"number": NaN}'], "number: "),
             (["-"], "stdin: not valid JSON"),
+            *(([os.fsdecode(raw)], "") for raw in (b"word=\xff", b"{\xff", b"\xff", b"word=@\xff")),
         ],
     )
     def test_what_cannot_be_understood_is_a_clear_error(
-        self, shell: Shell, given: list[str], said: str
+        self, shell: Shell, given: list[str], reason: str
     ) -> None:
         (shell.folder / "latin.txt").write_bytes("größe".encode("latin-1"))
 
-        done = shell.invoke("call", "kinds", *given)
-
-        assert (done.code, done.out) == (2, "")
-        assert done.err.startswith("error: ")
-        assert said in done.err
-
-    def test_every_wrong_argument_is_named_and_the_nearest_known_one(self, shell: Shell) -> None:
-        done = shell.invoke("call", "size", "txt=a", "more=1")
-
-        assert done.code == 2
-        assert done.err.splitlines()[0].startswith("error: size: ")
-        assert {"txt", "more", "text"} <= {
-            line.split(":")[-2].strip() for line in done.err.splitlines()[:3]
-        }
-        assert "hint: did you mean 'text'?" in done.err
-
-    def test_an_unknown_tool_is_answered_with_the_nearest(self, shell: Shell) -> None:
-        done = shell.invoke("call", "randon")
-
-        assert (done.code, done.out) == (2, "")
-        assert "did you mean 'random'" in done.err
-
-    @pytest.mark.parametrize("argument", [b"word=\xff", b"{\xff", b"\xff", b"word=@\xff"])
-    def test_arguments_that_are_no_text_are_a_clear_error(
-        self, shell: Shell, argument: bytes
-    ) -> None:
-        done = shell.invoke("call", "kinds", os.fsdecode(argument))
-
-        assert (done.code, done.out) == (2, "")
-        assert done.err.startswith("error: ")
+        assert reason in shell.refused("call", "kinds", *given)
 
     def test_stdin_that_is_no_text_is_a_clear_error(self, shell: Shell) -> None:
         done = shell.run("call", "kinds", "-", stdin=b'{"word": "\xff"}')
@@ -231,7 +205,18 @@ class TestArguments:
         assert (done.code, done.out) == (2, "")
         assert "stdin is not UTF-8 text" in done.err
 
-    @pytest.mark.parametrize(
+    def test_every_wrong_argument_is_named_and_the_nearest_known_one(self, shell: Shell) -> None:
+        error = shell.refused("call", "size", "txt=a", "more=1")
+
+        lines = error.splitlines()
+        assert lines[0].startswith("error: size: ")
+        assert {"txt", "more", "text"} <= {line.split(":")[-2].strip() for line in lines[:3]}
+        assert "hint: did you mean 'text'?" in error
+
+    def test_an_unknown_tool_is_answered_with_the_nearest(self, shell: Shell) -> None:
+        assert "did you mean 'random'" in shell.refused("call", "randon")
+
+    @each_row(
         "options",
         [
             ["--timeout", "0"],
@@ -267,8 +252,8 @@ class TestResults:
         assert result["stdout"] == "started\n"
         assert result["sandbox"] in ("A", "B", "C")
 
-    @pytest.mark.parametrize(
-        ("tool", "code", "error"),
+    @each_row(
+        "tool, code, error",
         [
             ("says_no", 1, "tool_error"),
             ("halfway", 1, "exception"),
@@ -281,18 +266,14 @@ class TestResults:
     def test_the_exit_status_says_how_it_ended(
         self, shell: Shell, tool: str, code: int, error: str
     ) -> None:
-        plain, as_json = shell.invoke("call", tool), shell.invoke("call", tool, "--json")
+        done = shell.invoke("call", tool, "--json")
 
-        assert (plain.code, plain.out) == (code, "")
-        assert f"error: {tool}: " in plain.err
-        assert as_json.code == code
-        assert as_json.json()["error"]["code"] == error
+        assert done.code == code
+        assert done.json()["error"]["code"] == error
 
-    def test_a_platform_that_cannot_run_calls_is_status_3(self, shell: Shell) -> None:
-        done = shell.having(TOOLKILN_STATE="/proc/nowhere").invoke("call", "random")
-
-        assert (done.code, done.out) == (3, "")
-        assert "/proc/nowhere" in done.err
+    def test_an_error_is_on_stderr_with_the_name_of_the_tool(self, shell: Shell) -> None:
+        assert "error: says_no: not on " in shell.refused("call", "says_no", code=1)
+        assert "error: online: " in shell.refused("call", "online")
 
     def test_an_error_begins_a_line_of_its_own_and_shows_what_was_raised(
         self, shell: Shell
@@ -303,30 +284,23 @@ class TestResults:
         assert "of outcomes.py: a secret\n\nTraceback (most recent call last):\n" in done.err
         assert done.err.endswith('    raise ValueError("a secret")\nValueError: a secret\n')
 
-    def test_exceptions_are_shown_to_the_local_user_and_not_with_a_token(
+    def test_exceptions_are_shown_to_the_local_user_and_to_others_where_the_operator_says_so(
         self, shell: Shell
     ) -> None:
         admitted = shell.having(TOOLKILN_DEV="false")
         admitted.invoke(*ADMITTED)
-        token = admitted.invoke("sessions", "create", "ann", "--json").json()["token"]
+        call = ("call", "halfway", "--token", token(admitted, "ann"))
 
         own = admitted.invoke("call", "halfway")
-        hers = admitted.invoke("call", "halfway", "--token", token)
+        hers = admitted.invoke(*call)
+        shown = admitted.having(TOOLKILN_SHOW_EXCEPTIONS="true").invoke(*call)
 
         assert own.err.endswith("ValueError: a secret\n")
         assert hers.err.startswith("half\nerror: halfway: ValueError in line ")
         assert "secret" not in hers.err
         assert "show_exceptions" in hers.err
         assert "TOOLKILN_SHOW_EXCEPTIONS" in hers.err
-
-    def test_exceptions_are_shown_where_the_operator_says_so(self, shell: Shell) -> None:
-        shown = shell.having(TOOLKILN_DEV="false", TOOLKILN_SHOW_EXCEPTIONS="true")
-        shown.invoke(*ADMITTED)
-        token = shown.invoke("sessions", "create", "ann", "--json").json()["token"]
-
-        done = shown.invoke("call", "halfway", "--token", token)
-
-        assert "a secret" in done.err
+        assert "a secret" in shown.err
 
     def test_nothing_is_printed_for_nothing(self, shell: Shell) -> None:
         done = shell.invoke("call", "nothing")
@@ -334,19 +308,12 @@ class TestResults:
         assert (done.code, done.out, done.err) == (0, "", "")
 
     def test_a_session_has_a_workspace_of_its_own(self, shell: Shell) -> None:
-        done = shell.invoke("call", "waiting", "--session", "nobody's", "--timeout", "0.3")
+        done = shell.invoke("call", "waiting", "--session", "empty", "--timeout", "0.3")
 
         assert done.code == 1
         assert "0.3 s" in done.err
 
-    def test_tools_may_be_elsewhere(self, shell: Shell, tmp_path: Path) -> None:
-        (tmp_path / "lone.py").write_text('def lone() -> int:\n    "Be alone."\n    return 1\n')
-
-        done = shell.invoke("call", "lone", "--tools", str(tmp_path / "lone.py"))
-
-        assert (done.code, done.out) == (0, "1\n")
-
-    def test_without_a_home_the_state_is_kept_here(self, shell: Shell, tmp_path: Path) -> None:
+    def test_without_a_home_the_state_is_kept_here(self, tmp_path: Path) -> None:
         (tmp_path / "tools").mkdir()
         (tmp_path / "tools" / "lone.py").write_text('def lone(): "Be alone."')
         bare = {"PATH": os.environ["PATH"], "TOOLKILN_DEV": "1"}
@@ -361,7 +328,7 @@ class TestResults:
 
 
 class TestWhatComesBesideAResult:
-    def test_what_a_tool_sends_is_told(self, shell: Shell) -> None:
+    def test_what_a_tool_sends_is_reported(self, shell: Shell) -> None:
         done = shell.invoke("call", "sender")
 
         assert done.out == "sent\n"
@@ -396,12 +363,9 @@ class TestWhatComesBesideAResult:
         assert "continue with --offset 5006" in page.err
         assert (rest.json()["text"], rest.json()["next_offset"]) == ("tail", None)
 
-    @pytest.mark.parametrize("options", [["--offset", "-1"], ["--limit", "0"], []])
-    def test_a_page_that_cannot_be_is_a_clear_error(self, shell: Shell, options: list[str]) -> None:
-        done = shell.invoke("output", "nonsense", *options)
-
-        assert (done.code, done.out) == (2, "")
-        assert "hint: " in done.err
+    def test_a_page_that_cannot_be_is_a_clear_error(self, shell: Shell) -> None:
+        for options in (["--offset", "-1"], ["--limit", "0"], []):
+            assert "hint: " in shell.refused("output", "nonsense", *options)
 
 
 class TestTerminals:
@@ -414,11 +378,12 @@ class TestTerminals:
         assert r"\x1b[2Jcleared" in seen
         assert "\x1b" not in seen + complaint
 
-    def test_files_and_pipes_get_what_the_tool_wrote(self, shell: Shell) -> None:
-        done = shell.run("call", "hostile")
+    def test_files_and_pipes_get_what_the_tool_wrote_without_progress(self, shell: Shell) -> None:
+        done, working = shell.run("call", "hostile"), shell.run("call", "working")
 
         assert done.out == "\x1b[2Jcleared\n"
         assert done.err == "\x1b]0;title\x07\x1b[31mred\x9b2J\n"
+        assert (working.out, working.err) == ("worked\n", "")
 
     def test_progress_is_shown_on_a_terminal_and_erased(self, shell: Shell) -> None:
         code, seen = shell.on_terminal("call", "working")
@@ -426,11 +391,6 @@ class TestTerminals:
         assert code == 0
         assert r"[##########          ] half way \x1b[31m (1 of 2)" in seen
         assert seen.endswith("\r\x1b[2Kworked\n")
-
-    def test_progress_stays_out_of_files_and_pipes(self, shell: Shell) -> None:
-        done = shell.run("call", "working")
-
-        assert (done.out, done.err) == ("worked\n", "")
 
     def test_a_character_that_a_terminal_does_not_know_is_no_problem(self, shell: Shell) -> None:
         done = shell.having(PYTHONIOENCODING="latin-1").run("call", "kinds", "word=→")
@@ -524,10 +484,7 @@ class TestIds:
     def test_the_same_id_with_other_arguments_is_a_conflict(self, shell: Shell) -> None:
         shell.invoke("call", "size", "text=a", "--id", "taken")
 
-        done = shell.invoke("call", "size", "text=b", "--id", "taken")
-
-        assert (done.code, done.out) == (2, "")
-        assert "use a fresh id" in done.err
+        assert "use a fresh id" in shell.refused("call", "size", "text=b", "--id", "taken")
 
 
 class TestBackground:
@@ -560,17 +517,9 @@ class TestBackground:
         assert "cancelled" in cancelled.err
         assert checked.code == 1
 
-    @pytest.mark.parametrize(
-        ("tool", "arguments", "code"),
-        [("size", ["txt=1"], 2), ("online", [], 2), ("nonsense", [], 2)],
-    )
-    def test_a_call_that_cannot_start_is_no_task(
-        self, shell: Shell, tool: str, arguments: list[str], code: int
-    ) -> None:
-        done = shell.invoke("call", tool, *arguments, "--background")
-
-        assert (done.code, done.out) == (code, "")
-        assert done.err.startswith("error: ")
+    @pytest.mark.parametrize("arguments", [["size", "txt=1"], ["online"], ["nonsense"]])
+    def test_a_call_that_cannot_start_is_no_task(self, shell: Shell, arguments: list[str]) -> None:
+        shell.refused("call", *arguments, "--background")
 
     def test_arguments_may_be_larger_than_a_command_line(
         self, shell: Shell, tmp_path: Path
@@ -596,10 +545,10 @@ class TestBackground:
     def test_files_come_with_the_result_of_a_task(self, shell: Shell, tmp_path: Path) -> None:
         task = shell.run("call", "sender", "--background").out.strip()
 
-        told = shell.run("task", "await", task)
+        awaited = shell.run("task", "await", task)
         kept = shell.invoke("task", "check", task, "--files", str(tmp_path / "kept"), "--json")
 
-        assert "--files FOLDER saves it" in told.err
+        assert "--files FOLDER saves it" in awaited.err
         assert kept.code == 0
         assert (tmp_path / "kept" / "a.txt").read_text() == "content"
 

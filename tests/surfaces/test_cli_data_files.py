@@ -11,7 +11,7 @@ from toolkiln import tool
 
 @tool(files=["data/*.json"])
 def rate(currency: str) -> str:
-    """Tell the exchange rate of a currency.
+    """Look up the exchange rate of a currency.
 
     Args:
         currency: Which one.
@@ -20,15 +20,15 @@ def rate(currency: str) -> str:
 '''
 
 
-def filled(desk: Shell) -> Shell:
+def use_rates(desk: Shell) -> None:
+    """Replace the tool by one that reads a data file."""
     (desk.folder / "tools" / "greet.py").unlink()
     write(desk, "rate.py", RATES)
     write(desk, "data/euro.json", '{"usd": 1.1}\n')
-    return desk
 
 
 def test_check_names_the_data_files_and_what_is_not_declared(desk: Shell) -> None:
-    filled(desk)
+    use_rates(desk)
     write(desk, "data/euro.csv", "1")
     source = RATES.replace('"data" / f"{currency}.json"', '"data" / "euro.csv"')
     write(desk, "rate.py", source)
@@ -41,7 +41,7 @@ def test_check_names_the_data_files_and_what_is_not_declared(desk: Shell) -> Non
 
 
 def test_a_change_of_data_waits_for_admission_and_can_be_rolled_back(desk: Shell) -> None:
-    filled(desk)
+    use_rates(desk)
     first = desk.invoke(*ADMITTED)
     called = desk.invoke("call", "rate", "currency=euro")
     write(desk, "data/euro.json", '{"usd": 1.2}\n')
@@ -65,7 +65,7 @@ def test_a_change_of_data_waits_for_admission_and_can_be_rolled_back(desk: Shell
 
 
 def test_adding_a_file_without_its_data_says_what_is_missing(desk: Shell) -> None:
-    filled(desk)
+    use_rates(desk)
     (desk.folder / "elsewhere.py").write_text(RATES.replace("data/*", "other/*"))
 
     done = desk.invoke("add", "elsewhere.py")
