@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from sandbox.network.loopback import on_loopback
+from tables import each_row
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Event, Result, Status
 
@@ -251,7 +252,7 @@ async def test_an_unsandboxed_tool_with_a_network_runs(networked: Networked) -> 
     assert (result.value, result.sandbox) == ("ran", "none")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "host",
     [
         "other.example", "localhost", "127.0.0.1", "127.1", "0177.0.0.1", "2130706433", "0x7f.1",
@@ -269,7 +270,7 @@ async def test_no_other_host_is_reached(networked: Networked, host: str) -> None
     assert len(networked.reached) == heard
 
 
-@pytest.mark.parametrize("port", [22, 80, 443])
+@each_row("port", [22, 80, 443])
 async def test_no_other_port_is_reached(networked: Networked, port: int) -> None:
     said = await networked.value("fetch", url=f"http://granted.example:{port}/")
 

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from sandbox.network.loopback import server
+from tables import each_row
 from toolkiln.kiln import Kiln
 from toolkiln.sandbox.network.addresses import Address
 
@@ -222,34 +223,36 @@ async def test_endpoints_and_the_proxy_are_all_that_accepts(attacked: Attacked) 
 
     found = await attacked.value("scan", addresses=addresses)
 
-    assert sorted(map(tuple, found), key=str) == sorted(
-        [
-            ("127.0.0.1", "proxy"), ("127.1.0.1", attacked.port),
-            ("127.1.0.2", 80), ("127.1.0.2", 443),
-        ],
-        key=str,
-    )  # fmt: skip
+    assert len(found) == 4
+    assert set(map(tuple, found)) == {
+        ("127.0.0.1", "proxy"), ("127.1.0.1", attacked.port), ("127.1.0.2", 80), ("127.1.0.2", 443),
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "address", ["127.0.0.1", "0.0.0.0", "::1", "127.0.0.2", "127.1.0.3", "127.255.255.254"]
-)
+@each_row(
+    "address, answers",
+    [
+        *(
+            (address, {"ECONNREFUSED", "EADDRNOTAVAIL", "ENETUNREACH"})
+            for address in (
+                "127.0.0.1", "0.0.0.0", "::1", "127.0.0.2", "127.1.0.3", "127.255.255.254",
+            )
+        ),
+        *(
+            (address, {"ENETUNREACH", "EADDRNOTAVAIL", "EINVAL"})
+            for address in ("10.0.0.1", "169.254.169.254", "1.1.1.1", "fe80::1", "2600::")
+        ),
+    ],
+)  # fmt: skip
 async def test_the_port_of_an_endpoint_is_served_at_its_own_address_only(
-    attacked: Attacked, address: str
+    attacked: Attacked, address: str, answers: set[str]
 ) -> None:
     heard = len(attacked.heard)
 
     said = await attacked.value("say", address=address, port=attacked.port, text="hello")
 
-    assert said in ("ECONNREFUSED", "EADDRNOTAVAIL", "ENETUNREACH")
+    assert said in answers
     assert len(attacked.heard) == heard
-
-
-@pytest.mark.parametrize("address", ["10.0.0.1", "169.254.169.254", "1.1.1.1", "fe80::1", "2600::"])
-async def test_addresses_outside_have_no_route(attacked: Attacked, address: str) -> None:
-    said = await attacked.value("say", address=address, port=attacked.port, text="hello")
-
-    assert said in ("ENETUNREACH", "EADDRNOTAVAIL", "EINVAL")
 
 
 async def test_the_mapped_address_of_an_endpoint_is_that_endpoint(attacked: Attacked) -> None:
@@ -258,9 +261,7 @@ async def test_the_mapped_address_of_an_endpoint_is_that_endpoint(attacked: Atta
     assert said in ("hello", "ENETUNREACH")
 
 
-async def test_proxy_requests_at_an_endpoint_go_to_its_host_unchanged(
-    attacked: Attacked,
-) -> None:
+async def test_proxy_requests_at_an_endpoint_go_to_its_host_unchanged(attacked: Attacked) -> None:
     text = "CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: low.example\r\n\r\n"
     looked_up = len(attacked.looked_up)
 

@@ -1,7 +1,6 @@
 """What passes through the proxy, what does not, and its responses and records."""
 
 import asyncio
-import http.client
 import socket
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import pytest
 
 from sandbox.network.loopback import BOUND, closed, echo, greet, proxied, server
 from sandbox.services import self_signed
+from tables import each_row
 from toolkiln.errors import InputError
 from toolkiln.sandbox.network.access import proxy_environment
 from toolkiln.sandbox.network.addresses import Address
@@ -75,61 +75,33 @@ async def test_one_side_of_a_tunnel_can_end_before_the_other() -> None:
     assert answer.endswith(b"\r\n\r\ngot 14")
 
 
-async def test_urllib_fetches_a_page_by_the_variables() -> None:
-    source = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], b'body').read())"
-    async with server(greet) as port, proxied(f"web.example:{port}") as proxy:
-        out = await script(source, f"http://web.example:{port}/a?b", port=proxy.port)
-        record = await proxy.record()
-
-    assert f"POST /a?b HTTP/1.1\\r\\nHost: web.example:{port}" in out
-    assert "Connection: close" in out
-    assert "body" in out
-    assert record.outcome is ConnectionOutcome.ALLOWED
-
-
-async def test_urllib_shows_which_host_is_not_granted_and_how_to_declare_it() -> None:
+async def test_urllib_reaches_granted_hosts_by_the_variables_and_loopback_directly() -> None:
     source = """
 import sys, urllib.request as u
-for url in sys.argv[1:]:
-    try: u.urlopen(url)
+print(u.urlopen(sys.argv[1], b'body').read())
+for url in sys.argv[2:]:
+    try: print(u.urlopen(url).status)
     except OSError as error: print(error)
 """
-    urls = ("http://other.example/", "https://other.example:8443/")
-    async with proxied("web.example") as proxy:
-        out = await script(source, *urls, port=proxy.port)
-        records = [await proxy.record(), await proxy.record()]
+    others = ("http://other.example/", "https://other.example:8443/")
+    async with server(greet) as port, proxied(f"web.example:{port}") as proxy:
+        urls = (f"http://web.example:{port}/a?b", *others, f"http://127.0.0.1:{port}/")
+        page, plain, secure, direct = (await script(source, *urls, port=proxy.port)).splitlines()
+        records = [await proxy.record() for _ in range(3)]
 
+    assert f"POST /a?b HTTP/1.1\\r\\nHost: web.example:{port}" in page
+    assert "Connection: close" in page
+    assert "body" in page
     assert (
-        'other.example:80 is not granted; declare it with @tool(network=["other.example"])' in out
+        'other.example:80 is not granted; declare it with @tool(network=["other.example"])' in plain
     )
-    assert '8443 is not granted; declare it with @tool(network=["other.example:8443"])' in out
+    assert '8443 is not granted; declare it with @tool(network=["other.example:8443"])' in secure
+    assert direct == "200"
     assert [(r.host, r.port, r.outcome) for r in records] == [
+        ("web.example", port, ConnectionOutcome.ALLOWED),
         ("other.example", 80, ConnectionOutcome.REFUSED),
         ("other.example", 8443, ConnectionOutcome.REFUSED),
     ]
-
-
-async def test_what_listens_inside_the_sandbox_is_reached_directly() -> None:
-    source = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).status)"
-    async with server(greet) as port, proxied() as proxy:
-        out = await script(source, f"http://127.0.0.1:{port}/", port=proxy.port)
-
-    assert out.strip() == "200"
-
-
-async def test_http_client_speaks_through_a_tunnel() -> None:
-    def fetch(proxy: int, port: int) -> bytes:
-        client = http.client.HTTPConnection("127.0.0.1", proxy, timeout=BOUND)
-        client.set_tunnel("web.example", port)
-        client.request("GET", "/x")
-        body = client.getresponse().read()
-        client.close()
-        return body
-
-    async with server(greet) as port, proxied(f"web.example:{port}") as proxy:
-        body = await asyncio.to_thread(fetch, proxy.port, port)
-
-    assert body.startswith(b"GET /x HTTP/1.1\r\n")
 
 
 async def test_tls_is_end_to_end(tmp_path: Path) -> None:
@@ -161,18 +133,11 @@ async def test_the_usual_lookup_finds_a_host() -> None:
 # Where names lead to
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
-    [
-        "127.0.0.1",
-        "::1",
-        "::ffff:127.0.0.1",
-        "10.0.0.1",
-        "169.254.169.254",
-        "0.0.0.0",
-        "2002:7f00:1::",
-    ],
-)
+    ["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.1", "169.254.169.254", "0.0.0.0",
+     "2002:7f00:1::"],
+)  # fmt: skip
 async def test_a_name_that_resolves_to_a_private_address_is_refused(address: str) -> None:
     async with server(echo) as port:
         inside = proxied(
@@ -228,7 +193,7 @@ async def test_a_name_that_is_not_granted_is_not_even_looked_up() -> None:
     assert asked == []
 
 
-@pytest.mark.parametrize("found", [True, False])
+@each_row("found", [True, False])
 async def test_a_host_that_does_not_answer_is_a_failure_not_a_refusal(found: bool) -> None:
     async def resolve(host: str, port: int) -> list[Address]:
         if found:
@@ -325,7 +290,7 @@ async def test_a_refusal_is_read_even_by_a_tool_that_is_still_sending() -> None:
     assert answer.endswith(b"grant it\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b"CONNECT 127.0.0.1:443 HTTP/1.1\r\n\r\n",
