@@ -63,13 +63,6 @@ def test_run_may_be_async() -> None:
     assert one(WEATHER.replace("def run", "async def run")).is_async
 
 
-def test_without_parameters_the_signature_is_the_schema() -> None:
-    tool = one('TOOL_NAME = "f"\nTOOL_DESCRIPTION = "d"\ndef run(a: int, b: str = "x"): ...')
-
-    assert tool.parameters["properties"]["b"] == {"type": "string", "default": "x"}
-    assert tool.parameters["required"] == ["a"]
-
-
 @each_row(
     "assignment",
     [
@@ -104,24 +97,13 @@ def test_the_schema_may_be_put_together_from_constants(value: str) -> None:
     assert one(source).parameters == {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
-def test_a_schema_that_cannot_be_known_is_reported_and_derived() -> None:
-    source = "from x import load\nTOOL_NAME = 'f'\nTOOL_PARAMETERS = load()\ndef run(a: int): ..."
-
-    assert [item.line for item in findings(source, "unknown-value")] == [3]
-    assert one(source).parameters["properties"] == {"a": {"type": "integer"}}
-
-
 def test_constants_without_run_are_an_error_and_no_tool() -> None:
-    result = reading('\nTOOL_NAME = "f"\n')
+    result = reading('\nTOOL_NAME = "f"\ndef helper(): ...\n')
 
     assert result.tools == ()
     assert [(f.rule, f.line, f.severity) for f in result.findings] == [
         ("missing-run", 2, Severity.ERROR)
     ]
-
-
-def test_constants_without_run_do_not_turn_helpers_into_tools() -> None:
-    assert reading('TOOL_NAME = "f"\ndef helper(): ...').tools == ()
 
 
 @each_row(
@@ -145,23 +127,6 @@ def test_run_may_need_less_than_the_schema_requires() -> None:
 
 def test_run_may_take_everything_as_keywords() -> None:
     assert "schema-mismatch" not in rules(WEATHER.replace("city, ctx=None", "**arguments"))
-
-
-@each_row(
-    "constants, docstring, description",
-    [
-        ('TOOL_DESCRIPTION = "Said."', '"Docs."', "Said."),
-        ('TOOL_DESCRIPTION = ""', '"Docs."', "Docs."),
-        ("", '"Docs."', "Docs."),
-        ("", "pass", "f function"),
-    ],
-)
-def test_the_description_is_the_constant_then_the_docstring_then_generic(
-    constants: str, docstring: str, description: str
-) -> None:
-    source = f'TOOL_NAME = "f"\n{constants}\ndef run():\n    {docstring}'
-
-    assert one(source).description == description
 
 
 @each_row("value", ["3", "None", "['a']", "b'weather'"])

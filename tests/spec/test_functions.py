@@ -1,6 +1,9 @@
-"""Plain functions: which of a file's functions are tools, and what is read of them."""
+"""Plain functions: which of a file's functions are tools, and what is read of them.
 
-from reading import names, one, properties, reading
+`differential` compares the schemas of all kinds of parameters and results with pydantic's.
+"""
+
+from reading import names, one, reading
 
 from tables import each_row
 from toolkiln.model.spec import Dialect
@@ -122,70 +125,6 @@ def test_of_two_functions_with_one_name_the_last_is_the_tool() -> None:
     tool = one("def f(a: int): ...\ndef f(b: str): ...")
 
     assert list(tool.parameters["properties"]) == ["b"]
-
-
-def test_every_kind_of_parameter_is_in_the_schema() -> None:
-    tool = one(
-        """
-        def f(a: int, /, b: str, *rest: float, c: bool, d: int = 3, **more: str): ...
-        """
-    )
-
-    assert tool.parameters == {
-        "type": "object",
-        "properties": {
-            "a": {"type": "integer"},
-            "b": {"type": "string"},
-            "c": {"type": "boolean"},
-            "d": {"type": "integer", "default": 3},
-            "rest": {"type": "array", "items": {"type": "number"}},
-        },
-        "required": ["a", "b", "c"],
-        "additionalProperties": {"type": "string"},
-    }
-
-
-def test_keyword_arguments_of_any_type_leave_the_schema_open() -> None:
-    tool = one("def f(**more): ...")
-
-    assert tool.parameters.get("additionalProperties", True) is True
-
-
-def test_a_function_without_parameters_takes_an_empty_object() -> None:
-    assert one("def f(): ...").parameters == {
-        "type": "object",
-        "properties": {},
-        "additionalProperties": False,
-    }
-
-
-def test_a_required_parameter_after_an_optional_one_stays_required() -> None:
-    tool = one("def f(a: int = 1, *, b: int, c: int = 2): ...")
-
-    assert tool.parameters["required"] == ["b"]
-
-
-def test_a_parameter_without_a_type_takes_anything() -> None:
-    assert properties("def f(x): ...") == {"x": {}}
-
-
-@each_row(
-    "annotation, schema",
-    [
-        ("None", {"type": "null"}),
-        ("list[int]", {"type": "array", "items": {"type": "integer"}}),
-        ("'str | None'", {"anyOf": [{"type": "string"}, {"type": "null"}]}),
-        ("nowhere.Frame", None),
-    ],
-)
-def test_the_return_annotation_is_the_output_schema(
-    annotation: str, schema: dict[str, object] | None
-) -> None:
-    assert one(f"import nowhere\ndef f() -> {annotation}: ...").returns == schema
-
-
-def test_without_a_return_annotation_there_is_no_output_schema() -> None:
-    assert one("def f(): ...").returns is None
 
 
 def test_the_path_may_be_a_string_or_a_path_and_is_kept() -> None:

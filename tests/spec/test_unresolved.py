@@ -105,32 +105,6 @@ def test_an_unknown_default_makes_the_parameter_optional_and_is_reported(default
     assert found.fix
 
 
-@each_row(
-    "default, value",
-    [
-        ("None", None), ("True", True), ("-3", -3), ("+3", 3), ("~3", -4), ("1.5", 1.5),
-        ("'a'", "a"), ("'a' 'b'", "ab"), ("[]", []), ("[1, 'a']", [1, "a"]), ("(1, 2)", [1, 2]),
-        ("{}", {}), ("{'a': [1]}", {"a": [1]}), ("LIMIT", 7), ("-LIMIT", -7), ("LIMIT * 2", 14),
-        ("Mode.FAST", "fast"), ("Mode.FAST.value", "fast"), ("1_000", 1000), ("0x10", 16),
-        ("1 + 2", 3), ("'a' * 3", "aaa"), ("f'{LIMIT}'", "7"), ("list()", []), ("dict()", {}),
-        ("{*()}", []), ("K.SIZE", 3), ("not True", False),
-    ],
-)  # fmt: skip
-def test_a_known_default_is_in_the_schema(default: str, value: object) -> None:
-    source = f"""
-from enum import Enum
-LIMIT = 7
-class Mode(Enum):
-    FAST = "fast"
-class K:
-    SIZE = 3
-def f(x={default}): ...
-"""
-
-    assert properties(source) == {"x": {"default": value}}
-    assert "unknown-default" not in rules(source)
-
-
 def test_unknown_things_are_reported_once_each() -> None:
     source = "from x import T\ndef f(a: T, b: T): ...\ndef g(c: T): ..."
 
@@ -148,3 +122,18 @@ def test_a_constant_that_is_assigned_twice_is_not_known_for_sure() -> None:
 
 def test_a_default_that_a_call_changes_later_is_left_alone() -> None:
     assert reading("N = []\nN.append(3)\ndef f(n: list = N): ...").tools
+
+
+@each_row(
+    "source, line",
+    [
+        ("from x import S\nTOOL_NAME = 'f'\nTOOL_PARAMETERS = S()\ndef run(a: int): ...", 3),
+        ("from x import S\nclass K:\n    @openapi_schema(S)\n    def f(self, a: int): ...", 3),
+        ("class K(BaseTool):\n    parameters = make()\n    def execute(self, a: int): ...", 2),
+    ],
+)
+def test_a_schema_that_only_running_would_tell_is_reported_and_derived(
+    source: str, line: int
+) -> None:
+    assert [item.line for item in findings(source, "unknown-value")] == [line]
+    assert properties(source) == {"a": {"type": "integer"}}
