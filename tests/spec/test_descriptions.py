@@ -57,61 +57,16 @@ GOOGLE = """Do it.
         *rest: The rest.
         **more: And more.
     """
-NO_BLANK_LINE = """Do it.
-    Args:
-        path: The path,
-            on several lines.
-        limit: How many.
-        rest: The rest.
-    """
-NUMPY = """Do it.
-
-    Parameters
-    ----------
-    path : str
-        The path,
-        on several lines.
-    limit : int, optional
-        How many.
-    *rest
-        The rest.
-    """
-SPHINX = """Do it.
-
-    :param path: The path,
-        on several lines.
-    :type path: str
-    :param int limit: How many.
-    :param rest: The rest.
-    :returns: Nothing.
-    """
-
-
-@each_row("docs", [GOOGLE, NO_BLANK_LINE, NUMPY, SPHINX])
-@each_row("newline", ["\n", "\r\n"])
-def test_every_docstring_style_describes_parameters(docs: str, newline: str) -> None:
-    source = f'def f(path: bytes, limit: float = 3, *rest: int):\n    """{docs}"""'
-
-    found = properties(source.replace("\n", newline))
-
-    assert " ".join(found["path"]["description"].split()) == "The path, on several lines."
-    assert found["limit"]["description"] == "How many."
-    assert found["rest"]["description"] == "The rest."
-
-
-@each_row("docs", [GOOGLE, NUMPY, SPHINX])
-def test_types_in_the_docstring_are_ignored(docs: str) -> None:
-    found = properties(f'def f(path: float, limit: bool, rest): \n    """{docs}"""')
-
-    assert found["path"]["type"] == "number"
-    assert found["limit"]["type"] == "boolean"
-    assert "type" not in found["rest"]
 
 
 def test_the_docstring_describes_parameters_but_the_description_leaves_them_out() -> None:
-    tool = one(f'def f(path: str, limit: int = 3, *rest: int, **more: int):\n    """{GOOGLE}"""')
+    tool = one(f'def f(path: float, limit: bool, *rest: int, **more: int):\n    """{GOOGLE}"""')
 
+    found = tool.parameters["properties"]
     assert tool.description == "Do it."
+    assert found["path"] == {"type": "number", "description": "The path,\non several lines."}
+    assert found["limit"] == {"type": "boolean", "description": "How many."}
+    assert found["rest"]["description"] == "The rest."
 
 
 LONG = '''"""Convert money.
@@ -138,15 +93,11 @@ LONG = '''"""Convert money.
     """'''
 
 
-def test_the_tool_is_described_by_short_and_long_text_without_sections() -> None:
+def test_sections_go_to_the_documentation_and_the_detailed_description() -> None:
     tool = one(f"def f(x: int):\n    {LONG}")
 
+    documentation, detailed = tool.documentation, tool.detailed_description()
     assert tool.description == "Convert money.\n\nTakes the rate of the day."
-
-
-def test_sections_go_to_the_documentation() -> None:
-    documentation = one(f"def f(x: int):\n    {LONG}").documentation
-
     assert documentation.returns == "The money."
     assert [(item.type, item.text) for item in documentation.raises] == [
         ("ValueError", "If negative.")
@@ -156,25 +107,8 @@ def test_sections_go_to_the_documentation() -> None:
         ("Important", "Never twice."),
         ("When to use", "Often."),
     ]
-
-
-def test_the_detailed_description_has_it_all() -> None:
-    detailed = one(f"def f(x: int):\n    {LONG}").detailed_description()
-
     for part in ("Convert money.", "Never twice.", "Often.", "The amount.", ">>> f(3)"):
         assert part in detailed
-
-
-@each_row(
-    "title",
-    ["**Use cases**", "**Use cases:**", "**Use cases**:", "**USE CASES**"],
-)
-def test_bold_sections_are_found_with_the_colon_anywhere(title: str) -> None:
-    tool = one(f'def f():\n    """Do it.\n\n    {title}\n    - One.\n    """')
-
-    assert tool.description == "Do it."
-    assert "- One." in tool.documentation.sections[0].body
-    assert "One." in tool.detailed_description()
 
 
 @each_row(
@@ -216,6 +150,16 @@ def test_bold_sections_are_found_with_the_colon_anywhere(title: str) -> None:
             "Docs.",
         ),
         ("class K(BaseTool):\n    def execute(self, args): ...", "K functionality"),
+        ("class K(BaseTool):\n    'Docs.'\n    def execute(self, args): ...", "Docs."),
+        (
+            "class K(BaseTool):\n    'Docs.'\n    description = 'Said.'\n"
+            "    def execute(self, args): ...",
+            "Said.",
+        ),
+        ("TOOL_NAME = 'f'\nTOOL_DESCRIPTION = 'Said.'\ndef run():\n    'Docs.'", "Said."),
+        ("TOOL_NAME = 'f'\nTOOL_DESCRIPTION = ''\ndef run():\n    'Docs.'", "Docs."),
+        ("TOOL_NAME = 'f'\ndef run():\n    'Docs.'", "Docs."),
+        ("TOOL_NAME = 'f'\ndef run(): ...", "f function"),
         ("class Tools:\n    def f(self): ...", "f function"),
     ],
 )

@@ -38,7 +38,9 @@ class Tools:
         days: int = 1,
         __user__: dict = {},
         __event_emitter__: Callable[[dict], Awaitable[None]] = None,
+        *,
         __request__: Optional[Request] = None,
+        __metadata__: dict,
     ) -> str:
         """
         Tell the weather of a city.
@@ -55,11 +57,8 @@ class Tools:
 def test_public_methods_of_tools_are_tools() -> None:
     tool = one(WEATHER)
 
-    assert (tool.dialect, tool.name, tool.entry) == (
-        Dialect.OPEN_WEBUI,
-        "get_weather",
-        "Tools.get_weather",
-    )
+    assert tool.dialect is Dialect.OPEN_WEBUI
+    assert (tool.name, tool.entry) == ("get_weather", "Tools.get_weather")
     assert tool.is_async
     assert tool.description == "Tell the weather of a city."
 
@@ -76,48 +75,33 @@ def test_double_underscore_parameters_are_injected_and_hidden() -> None:
         "required": ["city"],
         "additionalProperties": False,
     }
+    assert not rules(WEATHER) & {"unresolved-type", "missing-annotation", "undescribed-parameter"}
     assert tool.injected == {
         "__user__": "__user__",
         "__event_emitter__": "__event_emitter__",
         "__request__": "__request__",
+        "__metadata__": "__metadata__",
     }
 
 
-def test_types_of_injected_parameters_are_not_reported() -> None:
-    assert not rules(WEATHER) & {"unresolved-type", "missing-annotation", "undescribed-parameter"}
+def test_the_frontmatter_describes_the_toolkit_and_lists_requirements() -> None:
+    tool = one(WEATHER)
 
-
-def test_the_frontmatter_describes_the_toolkit() -> None:
-    toolkit = one(WEATHER).toolkit
-
-    assert toolkit is not None
-    assert toolkit.display_name == "Weather Station"
-    assert toolkit.description == "Tells the weather: today and tomorrow."
-
-
-def test_the_frontmatter_lists_requirements() -> None:
-    assert one(WEATHER).requirements == ("httpx>=0.27", "pydantic")
+    assert tool.toolkit is not None
+    assert tool.toolkit.display_name == "Weather Station"
+    assert tool.toolkit.description == "Tells the weather: today and tomorrow."
+    assert tool.requirements == ("httpx>=0.27", "pydantic")
 
 
 def test_valves_are_settings_of_operator_and_user() -> None:
     settings = one(WEATHER).settings
 
-    assert settings["operator"]["properties"] == {
-        "api_url": {
-            "default": "https://example.com",
-            "description": "The service.",
-            "type": "string",
-        }
-        | (
-            {"title": "Api Url"} if "title" in settings["operator"]["properties"]["api_url"] else {}
-        ),
-        "retries": settings["operator"]["properties"]["retries"],
-    }
-    assert settings["operator"]["properties"]["retries"]["default"] == 3
+    operator = settings["operator"]["properties"]
+    assert operator["api_url"].items() >= {
+        ("type", "string"), ("default", "https://example.com"), ("description", "The service.")
+    }  # fmt: skip
+    assert operator["retries"]["default"] == 3
     assert settings["user"]["properties"]["units"]["default"] == "metric"
-
-
-def test_without_valves_there_are_no_settings() -> None:
     assert one("class Tools:\n    def f(self): ...").settings == {}
 
 
@@ -134,28 +118,11 @@ def test_without_valves_there_are_no_settings() -> None:
         ("@property\n    def p(self): ...\n    def a(self): ...", ["a"]),
         ("class Valves(BaseModel):\n        def x(self): ...\n    def a(self): ...", ["a"]),
         ("pass", []),
+        ("def a(self): ...\ndef helper(): ...\nclass Emitter:\n    def emit(self): ...", ["a"]),
     ],
 )
 def test_which_members_are_tools(members: str, expected: list[str]) -> None:
     assert names(f"from pydantic import BaseModel\nclass Tools:\n    {members}") == expected
-
-
-def test_a_static_method_keeps_its_first_parameter() -> None:
-    source = "class Tools:\n    @staticmethod\n    def a(x: int): ..."
-
-    assert properties(source) == {"x": {"type": "integer"}}
-
-
-def test_functions_and_other_classes_of_the_file_are_no_tools() -> None:
-    source = """
-    def helper(): ...
-    class EventEmitter:
-        def emit(self): ...
-    class Tools:
-        def a(self): ...
-    """
-
-    assert names(source) == ["a"]
 
 
 def test_without_frontmatter_the_toolkit_is_described_by_its_class() -> None:
@@ -170,13 +137,11 @@ def test_without_frontmatter_the_toolkit_is_described_by_its_class() -> None:
     assert without.description == "Tools functionality"
 
 
-def test_double_underscores_are_only_special_at_both_ends() -> None:
-    source = "class Tools:\n    def a(self, __x: int, y__: int, __z__: int): ..."
+def test_double_underscores_are_special_at_both_ends_and_in_tools_only() -> None:
+    source = "class Tools:\n    @staticmethod\n    def a(__x: int, y__: int, __z__: int): ..."
 
     assert one(source).injected == {"__z__": "__z__"}
-
-
-def test_elsewhere_double_underscores_are_ordinary_names() -> None:
+    assert list(properties(source)) == ["__x", "y__"]
     assert properties("def f(__user__: str): ...") == {"__user__": {"type": "string"}}
 
 

@@ -1,6 +1,6 @@
 """Toolkit classes: `@tool_metadata`, `@method_metadata`, `@openapi_schema`."""
 
-from reading import findings, names, one, reading, rules
+from reading import findings, one, reading, rules
 
 from tables import each_row
 from toolkiln.model.source import Severity
@@ -115,19 +115,6 @@ def test_the_schema_is_found_in_every_wrapping(schema: str) -> None:
     assert "unknown-value" not in rules(source)
 
 
-@each_row(
-    "members, expected",
-    [
-        ("@openapi_schema({'type': 'object'})\n    def f(self): ...\n    def g(self): ...", ["f"]),
-        ("@method_metadata()\n    def _f(self): ...\n    def _g(self): ...", ["_f"]),
-    ],
-)
-def test_a_decorated_method_is_a_tool_and_the_others_are_none(
-    members: str, expected: list[str]
-) -> None:
-    assert names(f"class Kit:\n    {members}") == expected
-
-
 @each_row("signature, about", [("self", "'x'"), ("self, x, y", "'y'"), ("self, z=1", "'x'")])
 def test_a_schema_that_disagrees_with_the_method_is_a_finding(signature: str, about: str) -> None:
     source = f"""
@@ -142,52 +129,30 @@ def test_a_schema_that_disagrees_with_the_method_is_a_finding(signature: str, ab
     assert {(item.line, item.severity) for item in found} == {(3, Severity.ERROR)}
 
 
-def test_a_schema_that_cannot_be_known_is_reported_and_derived() -> None:
-    source = """
-    from elsewhere import SCHEMA
-    class Kit:
-        @openapi_schema(SCHEMA)
-        def f(self, x: int): ...
-    """
-
-    assert [item.line for item in findings(source, "unknown-value")] == [4]
-    assert one(source).parameters["properties"] == {"x": {"type": "integer"}}
-
-
 @each_row(
-    "imports",
+    "imports, kit, method",
     [
-        "from toolkiln import tool_metadata, method_metadata",
-        "from toolkiln.define import *",
-        "from a.b import tool_metadata, method_metadata",
-        "",
+        ("from toolkiln.define import *", "tool_metadata", "method_metadata"),
+        ("from a.b import tool_metadata, method_metadata", "tool_metadata", "method_metadata"),
+        ("", "tool_metadata", "method_metadata"),
+        ("import toolkiln as tk", "tk.tool_metadata", "tk.method_metadata"),
+        ("from toolkiln import method_metadata as method", "tool_metadata", "method"),
     ],
 )
-def test_decorators_count_by_name_wherever_they_come_from(imports: str) -> None:
+def test_decorators_count_by_name_wherever_they_come_from(
+    imports: str, kit: str, method: str
+) -> None:
     source = f"""
 {imports}
-@tool_metadata(weight=3)
+@{kit}(weight=3)
 class Kit:
-    @method_metadata(display_name="It")
+    @{method}(display_name="It")
     def f(self): ...
 """
 
-    assert (one(source).display_name, one(source).dialect) == ("It", Dialect.TOOLKIT)
-
-
-def test_decorators_may_be_imported_under_other_names() -> None:
-    source = """
-    from toolkiln import method_metadata as method
-    import toolkiln as tk
-    @tk.tool_metadata(weight=3)
-    class Kit:
-        @method(display_name="It")
-        def f(self): ...
-    """
-
     tool = one(source)
 
-    assert tool.display_name == "It"
+    assert (tool.display_name, tool.dialect) == ("It", Dialect.TOOLKIT)
     assert tool.toolkit is not None
     assert tool.toolkit.weight == 3
 
