@@ -4,7 +4,7 @@ from reading import findings, one, reading
 
 from tables import each_row
 from toolkiln.model.source import Severity
-from toolkiln.model.spec import Permissions, ToolSpec
+from toolkiln.model.spec import ToolSpec
 
 DECORATED = """
     from toolkiln import tool
@@ -41,7 +41,7 @@ def test_a_decorator_says_always_never_or_names_a_function(
 ) -> None:
     source = DECORATED.format(given=given)
 
-    assert asks(one(source)) == expected
+    assert asks(one(source)) == expected  # the function itself is no tool
     assert not [f for f in reading(source).findings if "approval" in f.message]
 
 
@@ -76,10 +76,6 @@ def test_anything_but_a_flag_or_a_function_of_the_file_means_always(
 
     assert said in finding.message
     assert asks(one(source)) == (True, None)
-
-
-def test_the_function_itself_is_no_tool() -> None:
-    assert [tool.name for tool in reading(DECORATED.format(given="is_risky")).tools] == ["shell"]
 
 
 CONSTANTS = """
@@ -152,9 +148,8 @@ def test_ancestors_in_a_circle_end() -> None:
         name = "shell"
         def execute(self, args): ...
     """
-    found = {tool.name: tool for tool in reading(source).tools}
 
-    assert found["shell"].rights == Permissions()
+    assert asks(one(source)) == (False, None)
 
 
 TOOLKIT = """
@@ -168,18 +163,19 @@ TOOLKIT = """
 """
 
 
-@each_row("mark", ["", "@method_metadata()", "@tool"])
 @each_row(
-    "asked",
+    "mark, asked",
     [
-        "def needs_permission(self, args): return True",
-        "def needs_permission(self, arguments: dict) -> bool: return True",
-        "async def needs_permission(self, args): return True",
-        "@staticmethod\n        def needs_permission(args): return True",
+        ("", "def needs_permission(self, args): return True"),
+        ("", "@staticmethod\n        def needs_permission(args): return True"),
+        ("@tool", "def needs_permission(self, arguments: dict) -> bool: return True"),
+        ("@method_metadata()", "async def needs_permission(self, args): return True"),
+        # Beside marked methods any signature counts, and an error means yes.
+        ("@method_metadata()", "def needs_permission(self, path, mode): return False"),
     ],
 )
 def test_the_method_of_a_toolkit_counts_for_all_its_tools_and_is_none(
-    asked: str, mark: str
+    mark: str, asked: str
 ) -> None:
     tools = reading(TOOLKIT.format(asked=asked, mark=mark)).tools
 
@@ -202,13 +198,6 @@ def test_a_method_with_single_arguments_or_a_mark_is_a_tool(asked: str, mark: st
 
     assert [tool.name for tool in tools] == ["needs_permission", "remove", "show"]
     assert {asks(tool) for tool in tools} == {(False, None)}
-
-
-def test_beside_marked_methods_any_signature_counts_and_errors_mean_yes() -> None:
-    asked = "def needs_permission(self, path, mode): return False"
-    tools = reading(TOOLKIT.format(asked=asked, mark="@method_metadata()")).tools
-
-    assert {asks(tool) for tool in tools} == {(True, "Files.needs_permission")}
 
 
 def test_what_a_method_says_itself_comes_first() -> None:
@@ -235,15 +224,9 @@ def test_what_a_method_says_itself_comes_first() -> None:
 
 
 def test_a_table_asks_for_all_tools_of_a_file() -> None:
-    source = """
-    # /// script
-    # [tool.toolkiln]
-    # needs_approval = true
-    # ///
-    def f(): "Do something that people should look at before."
-    """
+    table = "# /// script\n# [tool.toolkiln]\n# needs_approval = true\n# ///\n"
 
-    assert asks(one(source)) == (True, None)
+    assert asks(one(f"{table}def f(): ...")) == (True, None)
 
 
 def test_settings_of_a_toolkit_method_are_read() -> None:

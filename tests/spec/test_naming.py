@@ -13,46 +13,26 @@ from toolkiln.spec.reader import read
 @each_row(
     "identifier, shown",
     [
-        ("SandboxFilesTool", "Sandbox Files"),
-        ("sb_shell_tool", "Sb Shell"),
-        ("browser_navigate_to", "Browser Navigate To"),
-        ("MCPSearchTool", "MCP Search"),
-        ("HTTPServerTool", "HTTP Server"),
-        ("PDFToHTMLTool", "PDF To HTML"),
-        ("Tooling", "Tooling"),
-        ("Toolbox_tool", "Toolbox"),
-        ("FilesTool_tool", "Files"),
-        ("getURLForID", "Get URL For ID"),
-        ("listURLs", "List URLs"),
-        ("URLsOfID", "URLs Of ID"),
-        ("parseJSON2XML", "Parse JSON2 XML"),
-        ("Base64Encoder", "Base64 Encoder"),
-        ("convert2pdf", "Convert2pdf"),
-        ("v2_api_tool", "V2 Api"),
-        ("get_url2_v3", "Get Url2 V3"),
-        ("web-search-tool", "Web Search"),
-        ("web.search", "Web Search"),
-        ("web search", "Web Search"),
-        ("WebTool_tool", "Web"),
-        ("Toolbox", "Toolbox"),
-        ("stool", "Stool"),
-        ("Tool", "Tool"),
-        ("_tool", "Tool"),
-        ("tool", "Tool"),
-        ("Tool_tool", "Tool"),
-        ("ToolTool", "Tool"),
-        ("__x__", "X"),
-        ("_private", "Private"),
-        ("x", "X"),
-        ("ID", "ID"),
-        ("READ_FILE", "READ FILE"),
-        ("größe_ändern", "Größe Ändern"),
-        ("ÄnderungÜben", "Änderung Üben"),
+        ("SandboxFilesTool", "Sandbox Files"), ("sb_shell_tool", "Sb Shell"),
+        ("browser_navigate_to", "Browser Navigate To"), ("READ_FILE", "READ FILE"),
+        # A suffix goes, but never the whole name.
+        ("Toolbox_tool", "Toolbox"), ("FilesTool_tool", "Files"), ("WebTool_tool", "Web"),
+        ("Tooling", "Tooling"), ("Toolbox", "Toolbox"), ("stool", "Stool"),
+        ("Tool", "Tool"), ("_tool", "Tool"), ("tool", "Tool"), ("Tool_tool", "Tool"),
+        ("ToolTool", "Tool"), ("", "Tool"),
+        # Abbreviations and digits.
+        ("MCPSearchTool", "MCP Search"), ("HTTPServerTool", "HTTP Server"),
+        ("PDFToHTMLTool", "PDF To HTML"), ("getURLForID", "Get URL For ID"),
+        ("listURLs", "List URLs"), ("URLsOfID", "URLs Of ID"), ("ID", "ID"),
+        ("parseJSON2XML", "Parse JSON2 XML"), ("Base64Encoder", "Base64 Encoder"),
+        ("convert2pdf", "Convert2pdf"), ("v2_api_tool", "V2 Api"), ("get_url2_v3", "Get Url2 V3"),
+        # Other separators, underscores and scripts.
+        ("web-search-tool", "Web Search"), ("web.search", "Web Search"),
+        ("web search", "Web Search"), ("__x__", "X"), ("_private", "Private"), ("x", "X"),
+        ("___", "___"), ("größe_ändern", "Größe Ändern"), ("ÄnderungÜben", "Änderung Üben"),
         ("名前を変える", "名前を変える"),
-        ("___", "___"),
-        ("", "Tool"),
     ],
-)
+)  # fmt: skip
 def test_display_name_is_words_in_title_case(identifier: str, shown: str) -> None:
     assert display_name(identifier) == shown
 
@@ -121,37 +101,17 @@ def test_names_beyond_64_plain_characters_are_not_accepted(name: str, words: str
     assert len(problem) < 1200
 
 
-@given(st.text(max_size=80))
-def test_a_name_is_portable_or_has_a_problem(name: str) -> None:
-    assert portable_name(name) == (name_problem(name) is None)
-
-
 @given(st.text())
-def test_any_text_is_judged(text: str) -> None:
-    problem = name_problem(text)
+def test_a_name_is_portable_or_has_a_printable_problem(name: str) -> None:
+    problem = name_problem(name)
 
+    assert portable_name(name) == (problem is None)
     assert problem is None or problem.isprintable()
 
 
 def test_names_that_look_alike_are_a_finding() -> None:
-    source = '''
-from toolkiln import tool
+    source = "".join(f"def {name}(): ...\n" for name in ("read_file", "read_fi1e", "readings"))
 
-@tool
-def read_file() -> int:
-    """Return a number that matters."""
-    return 1
-
-@tool
-def read_fi1e() -> int:
-    """Return another number that matters."""
-    return 2
-
-@tool
-def readings() -> int:
-    """Return a third number that matters."""
-    return 3
-'''
     found = [f for f in read(source, "<memory>").findings if f.rule == "confusable-name"]
 
     assert [finding.tool for finding in found] == ["read_file", "read_fi1e"]
