@@ -13,17 +13,18 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 from typer.testing import CliRunner, Result
 
+from tables import each_row
 from toolkiln.surfaces.cli.app import app
 
 from .contract_tools import WRITTEN
 from .workers import BOUND, until
 
 COMMAND = [sys.executable, "-m", "toolkiln.surfaces.cli"]
-ACCEPT = {"accept": "application/json, text/event-stream"}
 HALVE = '''
 def halve(number: float) -> float:
     """Halve a number.
@@ -33,11 +34,7 @@ def halve(number: float) -> float:
     """
     return number / 2
 '''
-HELLO = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "t", "version": "1"},
-}
+RunAs = Callable[..., Result]
 
 
 @pytest.fixture
@@ -48,68 +45,69 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments)
+@pytest.fixture
+def run_as(contract_fleet: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> RunAs:
+    """Run a command in front of the fleet that the settings name."""
+    monkeypatch.setenv("TOOLKILN_FLEET", contract_fleet)
+    return run
+
+
+def run(*arguments: str, **variables: str) -> Result:
+    return CliRunner().invoke(app, arguments, env={**os.environ, **variables})
+
+
+def loaded(done: Result) -> Any:
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.mark.usefixtures("here")
 def test_commands_use_the_tools_of_a_fleet(contract_fleet: str) -> None:
-    listed = run("list", "--json", "--redis", contract_fleet)
-    shown = run("show", "add", "--as", "schema", "--redis", contract_fleet)
-    found = run("search", "sum of two numbers", "--redis", contract_fleet)
-    called = run("call", "add", "left=40", "--redis", contract_fleet)
+    listed, shown, found, called, unknown, failing = (
+        run(*command, "--redis", contract_fleet)
+        for command in (
+            ("list", "--json"),
+            ("show", "add", "--as", "schema"),
+            ("search", "sum of two numbers"),
+            ("call", "add", "left=40"),
+            ("call", "ad"),
+            ("call", "divide", "dividend=1", "divisor=0"),
+        )
+    )
 
-    assert {"add", "divide"} <= {tool["name"] for tool in json.loads(listed.stdout)}
-    assert json.loads(shown.stdout)["required"] == ["left"]
+    assert {"add", "divide"} <= {tool["name"] for tool in loaded(listed)}
+    assert loaded(shown)["required"] == ["left"]
     assert "add" in found.stdout
     assert (called.exit_code, called.stdout) == (0, "42\n")
-
-
-@pytest.mark.usefixtures("here")
-def test_a_call_that_is_wrong_ends_as_it_does_over_a_folder(contract_fleet: str) -> None:
-    unknown = run("call", "ad", "--redis", contract_fleet)
-    failing = run("call", "divide", "dividend=1", "divisor=0", "--redis", contract_fleet)
-
-    assert unknown.exit_code == 2
+    assert (unknown.exit_code, failing.exit_code) == (2, 1)
     assert "did you mean 'add'?" in unknown.stderr
-    assert failing.exit_code == 1
     assert "nothing can be divided by 0" in failing.stderr
 
 
-@pytest.mark.usefixtures("here")
-def test_the_setting_says_the_same_to_all_commands(
-    contract_fleet: str, monkeypatch: pytest.MonkeyPatch
+def test_the_setting_says_the_same_to_all_commands_but_for_named_tools(
+    run_as: RunAs, here: Path, contract_fleet: str
 ) -> None:
-    monkeypatch.setenv("TOOLKILN_FLEET", contract_fleet)
+    (here / "mine.py").write_text(WRITTEN, "utf-8")
 
-    begun = run("call", "last", "seconds=0.3", "--background")
-    ended = run("task", "await", begun.stdout.strip())
-    page = run("docs", "show", "add")
+    begun = run_as("call", "last", "seconds=0.3", "--background")
+    ended = run_as("task", "await", begun.stdout.strip())
+    page = run_as("docs", "show", "add")
+    named = run_as("show", "triple", "--tools", "mine.py")
+    both = run_as("call", "triple", "number=2", "--tools", "mine.py", "--redis", contract_fleet)
 
     assert (begun.exit_code, ended.exit_code, ended.stdout) == (0, 0, "lasted\n")
     assert "Add two whole numbers" in page.stdout
-
-
-def test_named_tools_are_those_of_a_folder(
-    contract_fleet: str, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (here / "mine.py").write_text(WRITTEN, "utf-8")
-    monkeypatch.setenv("TOOLKILN_FLEET", contract_fleet)
-
-    checked = run("show", "triple", "--tools", "mine.py")
-    both = run("call", "triple", "number=2", "--tools", "mine.py", "--redis", contract_fleet)
-
-    assert checked.exit_code == 0, checked.stderr
+    assert named.exit_code == 0, named.stderr
     assert both.exit_code == 2
     assert "drop --tools" in both.stderr
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize(
-    ("url", "status", "said"),
+@each_row(
+    "url, status, said",
     [("redis://127.0.0.1:1", 3, "the server is running"), ("http://x", 2, "redis://HOST")],
 )
-def test_a_fleet_that_is_not_there_is_said_so(url: str, status: int, said: str) -> None:
+def test_a_fleet_that_cannot_be_reached_is_an_error(url: str, status: int, said: str) -> None:
     result = run("call", "add", "left=1", "--redis", url)
 
     assert result.exit_code == status
@@ -146,14 +144,13 @@ def client(contract_fleet: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
             process.kill()
 
 
-def test_a_server_offers_a_fleet_over_http_and_mcp(client: httpx.Client) -> None:
+def test_a_server_offers_a_fleet_over_http(client: httpx.Client) -> None:
     ready = client.get("/readyz").json()
     tools = client.get("/v1/tools").json()["items"]
     details = client.get("/v1/tools/add").json()
     called = client.post("/v1/tools/add/call", json={"arguments": {"left": 40}}).json()
     sent = client.post("/v1/tools/send_out/call", json={}).json()
     metrics = client.get("/metrics").text
-    over_mcp = mcp_call(client, "add", {"left": 1})
 
     assert ready == {
         "ready": True,
@@ -164,7 +161,6 @@ def test_a_server_offers_a_fleet_over_http_and_mcp(client: httpx.Client) -> None
     assert (called["status"], called["value"]) == ("ok", 42)
     assert (sent["injected_tools"], len(sent["files"])) == (["add"], 1)
     assert 'toolkiln_tool_calls_total{outcome="ok",surface="http",tool="add"} 1.0' in metrics
-    assert over_mcp["result"]["structuredContent"] == {"result": 3}
 
 
 def test_a_call_at_a_worker_is_watched_and_stopped_from_the_front(client: httpx.Client) -> None:
@@ -192,6 +188,7 @@ async def test_clients_of_both_eras_are_asked_by_tools_of_a_fleet(
         return ElicitResult(action="accept", content={"name": "Ada"})
 
     async with Client(f"{client.base_url}/mcp", mode=era, elicitation_callback=fill_in) as asked:
+        added = await asked.call_tool("add", {"left": 1})
         given = await asked.call_tool("introduce", {})
     async with Client(f"{client.base_url}/mcp", mode=era) as mute:
         refused = mute.call_tool("introduce", {})
@@ -203,6 +200,7 @@ async def test_clients_of_both_eras_are_asked_by_tools_of_a_fleet(
             told = str(raised.value)
 
     values = ["accept", {"name": "Ada", "age": 7}, [True, False, False]]
+    assert added.structured_content == {"result": 3}
     assert given.structured_content == {"result": values}
     assert forms == ["Who are you?"]
     assert "it does not declare elicitation" in told
@@ -216,42 +214,37 @@ def test_tools_are_changed_over_http(client: httpx.Client) -> None:
     late = client.put(place, json={"source": better}, headers={"if-match": '"0000"'})
     changed = client.put(place, json={"source": better}, headers={"if-match": made.headers["etag"]})
     off = client.patch(place, json={"enabled": False})
-    uncalled = client.post(f"{place}/call", json={"arguments": {"number": 3}})
     seen, listed = client.get(place), client.get("/v1/tools", params={"enabled": "false"})
     client.patch(place, json={"enabled": True})
     back = client.post(f"{place}/rollback", json={"version": 1})
     shown = client.get(f"{place}/versions/2", params={"since": "1"})
-    gone = client.delete(place)
-    missing = client.get(place)
+    gone, missing = client.delete(place), client.get(place)
 
     assert (made.status_code, called.json()["value"]) == (201, 1.5)
-    assert (late.status_code, changed.status_code) == (412, 200)
+    assert (late.status_code, changed.status_code, missing.status_code) == (412, 200, 404)
     assert (off.json()["enabled"], off.json()["version"]) == (False, 2)
-    assert (uncalled.status_code, uncalled.json()["code"]) == (404, "unknown_tool")
     assert (seen.json()["enabled"], seen.json()["file"]) == (False, "halve.py")
     assert [tool["name"] for tool in listed.json()["items"]] == ["halve"]
     assert (back.status_code, back.headers["etag"]) == (200, made.headers["etag"])
     assert "+    return number * 0.5" in shown.json()["diff"]
-    assert (gone.json()["tools"], missing.status_code) == (["halve"], 404)
+    assert gone.json()["tools"] == ["halve"]
 
 
-def test_a_source_is_run_over_http_and_nothing_is_kept(client: httpx.Client) -> None:
-    body = {"source": HALVE, "arguments": {"number": 5}}
+def test_a_source_is_run_over_http_once_for_a_key_and_not_kept(client: httpx.Client) -> None:
+    body, other = ({"source": HALVE, "arguments": {"number": number}} for number in (5, 7))
+    key = {"idempotency-key": "halved"}
 
-    ran = client.post("/v1/run", json=body)
     events = client.post("/v1/run", json=body, headers={"accept": "text/event-stream"})
     wrong = client.post("/v1/run", json={"source": "x = 1"})
     read = client.post("/v1/schema", json={"source": HALVE})
-    first = client.post("/v1/run", json=body, headers={"idempotency-key": "halved"})
-    again = client.post("/v1/run", json=body, headers={"idempotency-key": "halved"})
-    reused = client.post(
-        "/v1/run", json={**body, "arguments": {"number": 7}}, headers={"idempotency-key": "halved"}
+    first, again, reused = (
+        client.post("/v1/run", json=given, headers=key) for given in (body, body, other)
     )
 
-    assert (ran.json()["tool"], ran.json()["value"]) == ("halve", 2.5)
     assert "event: result" in events.text
     assert (wrong.status_code, wrong.json()["detail"]) == (400, "the source declares no tool")
     assert read.json()["tools"][0]["name"] == "halve"
+    assert (first.json()["tool"], first.json()["value"]) == ("halve", 2.5)
     assert first.json()["timing"] == again.json()["timing"]
     assert (reused.status_code, reused.json()["code"]) == (422, "key_reused")
     assert client.get("/v1/tools/halve").status_code == 404
@@ -270,48 +263,17 @@ def test_a_request_without_the_privilege_is_refused_by_the_worker(client: httpx.
     assert (unseen.status_code, unseen.json()["code"]) == (404, "unknown_tool")
 
 
-def mcp_call(client: httpx.Client, tool: str, arguments: dict[str, Any]) -> Any:
-    """The answer to a call over MCP."""
-    body: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
-    hello = client.post("/mcp", json=body, headers=ACCEPT)
-    headers = {**ACCEPT, "mcp-session-id": hello.headers["mcp-session-id"]}
-    client.post(
-        "/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=headers
-    )
-    asked = {**body, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
-    text = client.post("/mcp", json=asked, headers=headers).text
-    return json.loads(text if text.startswith("{") else text.rpartition("data: ")[2])
+async def test_mcp_clients_start_a_process_in_front_of_a_fleet(
+    contract_fleet: str, here: Path
+) -> None:
+    own = {**os.environ, "TOOLKILN_STATE": str(here / "state")}
+    arguments = [*COMMAND[1:], "mcp", "--redis", contract_fleet]
+    process = StdioServerParameters(command=COMMAND[0], args=arguments, env=own, cwd=here)
 
+    async with Client(stdio_client(process)) as client:
+        called = await client.call_tool("add", {"left": 40})
 
-def test_mcp_clients_start_a_process_in_front_of_a_fleet(contract_fleet: str, here: Path) -> None:
-    requests = [
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO},
-        {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {
-            "jsonrpc": "2.0",
-            "id": 2,
-            "method": "tools/call",
-            "params": {"name": "add", "arguments": {"left": 40}},
-        },
-    ]
-    with subprocess.Popen(
-        [*COMMAND, "mcp", "--redis", contract_fleet],
-        cwd=here, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            for request in requests:
-                process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-            answers = (json.loads(line) for line in process.stdout)
-            answer = next(one for one in answers if one.get("id") == 2)
-            process.stdin.close()
-            assert process.wait(BOUND) == 0
-        finally:
-            process.kill()
-
-    assert answer["result"]["structuredContent"] == {"result": 42}
+    assert called.structured_content == {"result": 42}
 
 
 # Identities: keys are in the store, sessions in Redis
@@ -321,20 +283,6 @@ FLEET_COMMANDS = (
     "fleet status", "fleet drain --pool none", "fleet reload", "fleet dead-letters list",
     "fleet dead-letters retry --all", "fleet dead-letters drop --all",
 )  # fmt: skip
-RunAs = Callable[..., Result]
-
-
-@pytest.fixture
-def run_as(contract_fleet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunAs:
-    """Run a command in front of the fleet, in a folder without tools."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TOOLKILN_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("TOOLKILN_FLEET", contract_fleet)
-
-    def invoke(*arguments: str, **variables: str) -> Result:
-        return CliRunner().invoke(app, arguments, env={**os.environ, **variables})
-
-    return invoke
 
 
 def made(run_as: RunAs, *arguments: str) -> str:
@@ -343,31 +291,29 @@ def made(run_as: RunAs, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def loaded(done: Result) -> Any:
-    assert done.exit_code == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-@pytest.mark.parametrize("command", ["list", "call add left=1", "task list", *FLEET_COMMANDS])
-@pytest.mark.parametrize(
-    "wrong", [{"TOOLKILN_TOKEN": "ts_unknown"}, {"TOOLKILN_API_KEY": "tk_unknown"}]
+@each_row(
+    "variable, secret", [("TOOLKILN_TOKEN", "ts_unknown"), ("TOOLKILN_API_KEY", "tk_unknown")]
 )
-def test_a_wrong_credential_is_refused(run_as: RunAs, command: str, wrong: dict[str, str]) -> None:
-    done = run_as(*command.split(), **wrong)
+def test_a_wrong_credential_is_refused(run_as: RunAs, variable: str, secret: str) -> None:
+    for command in ("list", "call add left=1", "task list", *FLEET_COMMANDS):
+        done = run_as(*command.split(), **{variable: secret})
 
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert next(iter(wrong)) in done.stderr
-    assert "unknown" in done.stderr
+        assert (done.exit_code, done.stdout) == (2, ""), command
+        assert variable in done.stderr
+        assert "unknown" in done.stderr
 
 
-@pytest.mark.parametrize("command", FLEET_COMMANDS)
-def test_looking_after_a_fleet_takes_admin(run_as: RunAs, command: str) -> None:
+def test_looking_after_a_fleet_takes_admin(run_as: RunAs) -> None:
     bob = made(run_as, "sessions", "create", "bob")
+    ann = made(run_as, "keys", "create", "k", "--user", "ann", "--privilege", "ADMIN")
 
-    done = run_as(*command.split(), TOOLKILN_TOKEN=bob)
+    refused = {command: run_as(*command.split(), TOOLKILN_TOKEN=bob) for command in FLEET_COMMANDS}
+    state = loaded(run_as("fleet", "status", "--json", TOOLKILN_API_KEY=ann))
 
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "bob may not do this: it requires the privilege ADMIN" in done.stderr
+    for command, done in refused.items():
+        assert (done.exit_code, done.stdout) == (2, ""), command
+        assert "bob may not do this: it requires the privilege ADMIN" in done.stderr
+    assert len(state["workers"]) == 1
 
 
 @pytest.mark.parametrize("how", ["token", "key"])
@@ -385,14 +331,6 @@ def test_a_call_runs_at_the_worker_for_the_user(run_as: RunAs, how: str) -> None
     assert begun.exit_code == 0, begun.stderr
     assert loaded(ended)["result"]["value"]["user"] == "carol"
     assert run_as("task", "check", f"carols-{how}").exit_code == 2
-
-
-def test_an_administrator_looks_after_a_fleet(run_as: RunAs) -> None:
-    key = made(run_as, "keys", "create", "k", "--user", "ann", "--privilege", "ADMIN")
-
-    state = loaded(run_as("fleet", "status", "--json", TOOLKILN_API_KEY=key))
-
-    assert len(state["workers"]) == 1
 
 
 @pytest.mark.parametrize("answer", ["approve", "reject"])
