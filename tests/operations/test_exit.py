@@ -37,6 +37,7 @@ HEADER = """
     settings = Settings(state=Path("state"))
     kiln = Kiln("tools", functions=FUNCTIONS, settings=settings, dev=True)
 """
+ALONE = dedent(HEADER).replace("FUNCTIONS", "[]")
 SLOW = TOOLS + "\ntime.sleep(0.2)  # slow to import: a process with the tool imported is kept\n"
 PROGRAMS = {
     "calls": """
@@ -170,8 +171,8 @@ def descendants(pid: int) -> Iterator[int]:
 def test_a_script_ends_without_closing_its_kiln(tmp_path: Path, name: str) -> None:
     code, err, left = run(tmp_path, PROGRAMS[name], "script")
 
-    told = [line for line in err.splitlines() if not line.startswith("Executing <")]
-    assert (code, told, left) == (0, [], set())
+    complaints = [line for line in err.splitlines() if not line.startswith("Executing <")]
+    assert (code, complaints, left) == (0, [], set())
     assert [outcome for _, outcome in outcomes(tmp_path)] == CALLS.get(name, ["ok"])
 
 
@@ -194,15 +195,19 @@ kiln.call_sync("add", {"left": 1})
 """
 
 
-def test_a_notebook_awaits_calls_and_ends_without_closing_its_kiln(tmp_path: Path) -> None:
-    make(tmp_path)
-
-    # As in a notebook, each line runs in an event loop that was there before.
-    done = subprocess.run(
-        [sys.executable, "-m", "asyncio"],
-        cwd=tmp_path, input=NOTEBOOK, capture_output=True, text=True, timeout=BOUND,
+def ended(folder: Path, *command: str, program: str = "") -> "subprocess.CompletedProcess[str]":
+    """A process that runs a program over the tools of a folder, after it has ended."""
+    make(folder)
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=folder, input=program, capture_output=True, text=True, timeout=BOUND,
         start_new_session=True,
     )  # fmt: skip
+
+
+def test_a_notebook_awaits_calls_and_ends_without_closing_its_kiln(tmp_path: Path) -> None:
+    # As in a notebook, each line runs in an event loop that was there before.
+    done = ended(tmp_path, "-m", "asyncio", program=NOTEBOOK)
 
     assert done.returncode == 0
     assert re.findall(r"^(?:>>> )*(\d+)$", done.stdout, re.MULTILINE) == ["4", "5"]
@@ -212,15 +217,9 @@ def test_a_notebook_awaits_calls_and_ends_without_closing_its_kiln(tmp_path: Pat
 
 
 def test_an_exception_ends_a_script_and_leaves_its_traceback_alone(tmp_path: Path) -> None:
-    make(tmp_path)
-    source = (
-        dedent(HEADER).replace("FUNCTIONS", "[]")
-        + 'kiln.call_sync("add", {"left": 1})\nraise ValueError("mine")\n'
-    )
+    program = 'kiln.call_sync("add", {"left": 1})\nraise ValueError("mine")\n'
 
-    done = subprocess.run(
-        [sys.executable, "-c", source], cwd=tmp_path, capture_output=True, text=True, timeout=BOUND
-    )
+    done = ended(tmp_path, "-c", ALONE + program)
 
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "ValueError: mine"
@@ -228,8 +227,7 @@ def test_an_exception_ends_a_script_and_leaves_its_traceback_alone(tmp_path: Pat
 
 
 def test_children_of_multiprocessing_write_their_audit(tmp_path: Path) -> None:
-    make(tmp_path)
-    source = dedent(HEADER).replace("FUNCTIONS", "[]") + dedent("""
+    program = """
         import multiprocessing
 
         def work(number):
@@ -239,11 +237,9 @@ def test_children_of_multiprocessing_write_their_audit(tmp_path: Path) -> None:
             print(pool.map(work, range(9)))
             pool.close()
             pool.join()
-    """)
+    """
 
-    done = subprocess.run(
-        [sys.executable, "-c", source], cwd=tmp_path, capture_output=True, text=True, timeout=BOUND
-    )
+    done = ended(tmp_path, "-c", ALONE + dedent(program))
 
     assert (done.stdout, done.stderr) == (f"{list(range(2, 11))}\n", "")
     assert outcomes(tmp_path) == [("add", "ok")] * 9
