@@ -9,17 +9,18 @@ import sys
 import tarfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import replace as replace_settings
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
+from tables import each_row
 from toolkiln import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import ConfigError, UnknownTool
@@ -52,13 +53,13 @@ from .servers import Server
 from .workers import BOUND, Running, running_program, tools_folder, worker
 
 KEY = FleetKeys(b"k" * 32)
-CALL = Envelope(id="c1", record="r1", tool="pay", arguments=msgspec.Raw(pack({"to": "ann"})))
+CALL = Envelope(id="c1", record="r1", tool="pay", arguments=Raw(pack({"to": "ann"})))
 OTHERWISE: dict[str, Any] = {
     "id": "c2",
     "record": "r2",
     "tool": "hello",
     "digest": "d",
-    "arguments": msgspec.Raw(pack({"to": "eve"})),
+    "arguments": Raw(pack({"to": "eve"})),
     "session": "s",
     "surface": "mcp",
     "timeout_ms": 1,
@@ -74,7 +75,7 @@ OTHERWISE: dict[str, Any] = {
 
 
 def test_a_sealed_call_is_genuine_after_its_journey() -> None:
-    sent = msgspec.structs.replace(CALL, seal=seal(KEY, CALL))
+    sent = replace(CALL, seal=seal(KEY, CALL))
 
     assert has_valid_seal(KEY, envelope_from_wire(envelope_to_wire(sent)))
     assert not has_valid_seal(FleetKeys(b"another key"), sent)
@@ -85,9 +86,9 @@ def test_every_field_is_tried() -> None:
     assert {*OTHERWISE, "seal"} == set(Envelope.__struct_fields__)
 
 
-@pytest.mark.parametrize("field", OTHERWISE)
+@each_row("field", OTHERWISE)
 def test_a_call_that_was_changed_on_its_way_is_forged(field: str) -> None:
-    changed = msgspec.structs.replace(CALL, seal=seal(KEY, CALL), **{field: OTHERWISE[field]})
+    changed = replace(CALL, seal=seal(KEY, CALL), **{field: OTHERWISE[field]})
 
     assert not has_valid_seal(KEY, changed)
 
@@ -151,11 +152,11 @@ def project(folder: Path, settings: str, source: str = ADD) -> Path:
     return tools_folder(folder, settings, some=source)
 
 
-def command(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+async def command(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run `toolkiln` in a folder."""
     environ = {**os.environ, "TOOLKILN_STATE": str(folder / "state")}
-    return subprocess.run(
-        [sys.executable, "-m", "toolkiln.surfaces.cli", *arguments],
+    return await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-m", "toolkiln.surfaces.cli", *arguments],
         cwd=folder, env=environ, capture_output=True, text=True, timeout=BOUND, check=False,
     )  # fmt: skip
 
@@ -163,24 +164,34 @@ def command(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]"
 # Workers with other keys
 
 
-async def test_a_worker_with_another_key_refuses_to_start_and_takes_no_tool_away(
-    signing: Running, module_server: Server, tmp_path: Path
+async def test_a_worker_with_another_key_starts_only_after_the_catalog_is_cleared(
+    server: Server, tmp_path: Path
 ) -> None:
-    project(tmp_path, f'fleet_key = "another"\n{SIGNED}', OTHER)
-    url = module_server.url
-
-    done = await asyncio.to_thread(command, tmp_path, "worker", "--redis", url, "--dev")
-    seen = await asyncio.to_thread(command, tmp_path, "fleet", "status", "--redis", url)
+    url = server.url
+    tools = project(tmp_path / "other", f'fleet_key = "another"\n{SIGNED}', OTHER)
     trusting = Settings(state=tmp_path / "front", fleet_key="one", worker_keys=(PUBLIC,))
-    async with Kiln.connect(url, settings=trusting) as kiln:
-        result = await kiln.call("add", {"left": 40, "right": 2})
-        described = kiln.services.registry.specs["add"].description
 
-    assert done.returncode != 0
-    assert "the published catalog is sealed with another fleet_key" in done.stderr
-    assert "give this worker the fleet_key" in done.stderr
+    async def add(settings: Settings) -> list[Any]:
+        async with Kiln.connect(url, settings=settings) as kiln:
+            result = await kiln.call("add", {"left": 40, "right": 2})
+            return [result.value, kiln.services.registry.specs["add"].description]
+
+    with worker(url, project(tmp_path / "one", f'fleet_key = "one"\n{SIGNED}')):
+        refused = await command(tools.parent, "worker", "--redis", url, "--dev")
+        seen = await command(tools.parent, "fleet", "status", "--redis", url)
+        before = await add(trusting)
+    clear = ("fleet", "clear-catalog", "--redis", url, "--yes", "--json")
+    cleared = await command(tools.parent, *clear)
+    with worker(url, tools):
+        after = await add(replace_settings(trusting, fleet_key="another"))
+
+    assert refused.returncode != 0
+    assert "the published catalog is sealed with another fleet_key" in refused.stderr
+    assert "give this worker the fleet_key" in refused.stderr
     assert "refused to start" in seen.stderr
-    assert (result.value, described) == (42, "Add two numbers.")
+    assert before == [42, "Add two numbers."]
+    assert json.loads(cleared.stdout) == {"tools": 2}
+    assert after == [42, "Steal two numbers."]
 
 
 async def test_a_worker_without_a_key_does_not_replace_what_others_signed(
@@ -207,31 +218,6 @@ async def test_a_worker_without_a_key_does_not_replace_what_others_signed(
 def test_a_worker_that_no_caller_would_believe_does_not_start(key: Signer | None) -> None:
     with pytest.raises(ConfigError, match="worker_keys"):
         check_worker_keys(KEYS._replace(signer=key))
-
-
-@pytest.fixture(scope="module")
-def signing(module_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A worker that signs."""
-    tools = project(tmp_path_factory.mktemp("signing"), f'fleet_key = "one"\n{SIGNED}')
-    with worker(module_server.url, tools) as found:
-        yield found
-
-
-async def test_clearing_the_catalog_lets_a_worker_with_another_key_publish(
-    signing: Running, module_server: Server, tmp_path: Path
-) -> None:
-    signing.stop()
-    tools = project(tmp_path, 'fleet_key = "another"\n')
-
-    clear = ("fleet", "clear-catalog", "--redis", module_server.url, "--yes", "--json")
-    cleared = await asyncio.to_thread(command, tmp_path, *clear)
-    with worker(module_server.url, tools):
-        settings = Settings(state=tmp_path / "front", fleet_key="another")
-        async with Kiln.connect(module_server.url, settings=settings) as kiln:
-            result = await kiln.call("add", {"left": 1, "right": 1})
-
-    assert json.loads(cleared.stdout) == {"tools": 2}
-    assert result.value == 2
 
 
 # Replies that are signed for something else
@@ -386,9 +372,8 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def old_worker(url: str, tools: Path, source: Path, *, dev: bool = True) -> Iterator[Running]:
+def old_worker(url: str, tools: Path, source: Path) -> Iterator[Running]:
     arguments = ["worker", "--redis", url, "--tools", str(tools), "--lease", "1"]
-    arguments += ["--dev"] if dev else []
     program = f"import sys; sys.path.insert(0, {str(source)!r}); " + (
         "import os; os.environ['PYTHONPATH'] = sys.path[0]; "
         "import toolkiln; print(toolkiln.__file__, file=sys.stderr); "
@@ -398,49 +383,11 @@ def old_worker(url: str, tools: Path, source: Path, *, dev: bool = True) -> Iter
         yield found
 
 
-def old_call(url: str, folder: Path, source: Path, *arguments: str) -> Any:
-    environ = {**os.environ, "PYTHONPATH": str(source), "TOOLKILN_FLEET_KEY": "one"}
-    program = [sys.executable, "-m", "toolkiln.surfaces.cli", "call"]
-    done = subprocess.run(
-        [*program, *arguments, "--redis", url, "--json"],
-        cwd=folder, env=environ, capture_output=True, text=True, timeout=BOUND, check=True,
-    )  # fmt: skip
-    return json.loads(done.stdout)
-
-
-async def test_fronts_and_workers_of_two_versions_work_together(
-    server: Server, tmp_path: Path, previous: Path
-) -> None:
-    tools = project(tmp_path, 'fleet_key = "one"\n')
-    settings = Settings(state=tmp_path / "front", fleet_key="one")
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-
-    async def front() -> list[Any]:
-        async with Kiln.connect(server.url, settings=settings) as kiln:
-            added = await kiln.call("add", {"left": 1, "right": 2})
-            failed = await kiln.call("fail", call_id="known")
-            again = await kiln.call("fail", call_id="known")
-        return [added.value, failed.error and failed.error.type, again.error and again.error.type]
-
-    with old_worker(server.url, tools, previous) as old:
-        old.await_line(str(previous))
-        by_old = await front()
-        (tmp_path / "toolkiln.toml").write_text(f'fleet_key = "one"\nworker_key = "{PRIVATE}"\n')
-        with worker(server.url, tools) as new:
-            await asyncio.to_thread(old.stop)
-            by_new = await front()
-            told = await asyncio.to_thread(
-                old_call, server.url, elsewhere, previous, "add", "left=1", "right=2"
-            )
-            new.stop()
-
-    assert by_old == [3, "ValueError", "ValueError"]
-    assert by_new == [3, "ValueError", "ValueError"]
-    assert told["value"] == 3
-
-
-OLD_FRONT = """
+TRIPLE = """def triple(number: int) -> int:
+    "Triple a number."
+    return number * 3
+"""
+OLD_FRONT = f"""
 import json, sys
 from pathlib import Path
 from toolkiln import Kiln
@@ -453,8 +400,9 @@ settings = Settings(state=Path(state), fleet_key="one")
 with Kiln.connect(url, settings=settings) as kiln:
     def tend(errand):
         return kiln.run_sync(kiln.tend(errand))
-    source = 'def triple(number: int) -> int:\\n    "Triple a number."\\n    return number * 3\\n'
-    written = tend(errands.Write(name="triple", source=source, only_new=True))
+    added = kiln.call_sync("add", {{"left": 1, "right": 2}})
+    failed = [kiln.call_sync("fail", call_id="old").error.type for _ in range(2)]
+    written = tend(errands.Write(name="triple", source={TRIPLE!r}, only_new=True))
     off = tend(errands.Patch(name="triple", enabled=False))
     on = tend(errands.Patch(name="triple", enabled=True))
     versions = tend(errands.ListVersions(name="triple"))
@@ -467,42 +415,44 @@ with Kiln.connect(url, settings=settings) as kiln:
     except ToolkilnError as error:
         refused = error.code
 print(json.dumps([
+    added.value, failed,
     written.authored.success, off.enabled, on.enabled, [one.version for one in versions],
     list(shown.sources), list(waiting), list(gone.tools), refused,
 ]))
 """
 
 
-async def test_operations_of_two_versions_work_together(
+async def new_front(url: str, state: Path) -> list[Any]:
+    """What calls and operations of this version give; `OLD_FRONT` does the same."""
+    async with Kiln.connect(url, settings=Settings(state=state, fleet_key="one")) as kiln:
+        run = kiln.run_operation
+        added = await kiln.call("add", {"left": 1, "right": 2})
+        failed = [(await kiln.call("fail", call_id="known")).error for _ in range(2)]
+        order = tool_files.WriteSource(name="triple", source=TRIPLE, only_new=True)
+        written = await run(tool_files.write_source, order)
+        off = await run(tools.change_tool, tools.ChangeTool(name="triple", enabled=False))
+        on = await run(tools.change_tool, tools.ChangeTool(name="triple", enabled=True))
+        history = await run(versions.list_versions, tools.ToolName(name="triple"))
+        shown = await run(versions.get_version, versions.GetVersion(name="triple", version="1"))
+        waiting = await run(proposals.list_files, proposals.ProposalQuery())
+        removal = tools.RemoveTool(name="triple", match=(on.spec.digest,))
+        gone = await run(tools.remove_tool, removal)
+        with pytest.raises(UnknownTool):
+            await run(versions.list_versions, tools.ToolName(name="nothing"))
+    return [
+        added.value, [error and error.type for error in failed],
+        written.authored.success, off.enabled, on.enabled, [one.version for one in history],
+        list(shown.sources), list(waiting), list(gone.tools), "unknown_tool",
+    ]  # fmt: skip
+
+
+async def test_fronts_and_workers_of_two_versions_work_together(
     server: Server, tmp_path: Path, previous: Path
 ) -> None:
     tools_folder = project(tmp_path, 'fleet_key = "one"\n')
-    command(tmp_path, "admit", "--yes")
+    await command(tmp_path, "admit", "--yes")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-
-    async def new_front() -> list[Any]:
-        settings = Settings(state=tmp_path / "front", fleet_key="one")
-        source = 'def triple(number: int) -> int:\n    "Triple a number."\n    return number * 3\n'
-        async with Kiln.connect(server.url, settings=settings) as kiln:
-            run = kiln.run_operation
-            written = await run(
-                tool_files.write_source,
-                tool_files.WriteSource(name="triple", source=source, only_new=True),
-            )
-            off = await run(tools.change_tool, tools.ChangeTool(name="triple", enabled=False))
-            on = await run(tools.change_tool, tools.ChangeTool(name="triple", enabled=True))
-            history = await run(versions.list_versions, tools.ToolName(name="triple"))
-            shown = await run(versions.get_version, versions.GetVersion(name="triple", version="1"))
-            waiting = await run(proposals.list_files, proposals.ProposalQuery())
-            removal = tools.RemoveTool(name="triple", match=(on.spec.digest,))
-            gone = await run(tools.remove_tool, removal)
-            with pytest.raises(UnknownTool):
-                await run(versions.list_versions, tools.ToolName(name="nothing"))
-        return [
-            written.authored.success, off.enabled, on.enabled, [one.version for one in history],
-            list(shown.sources), list(waiting), list(gone.tools), "unknown_tool",
-        ]  # fmt: skip
 
     def old_front() -> Any:
         done = subprocess.run(
@@ -513,16 +463,21 @@ async def test_operations_of_two_versions_work_together(
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    with old_worker(server.url, tools_folder, previous, dev=False) as old:
-        by_old = await new_front()
-        await asyncio.to_thread(old.stop)
-    with worker(server.url, tools_folder, dev=False) as new:
-        by_new = await asyncio.to_thread(old_front)
-        new.stop()
+    with old_worker(server.url, tools_folder, previous) as old:
+        old.await_line(str(previous))
+        by_old = await new_front(server.url, tmp_path / "front")
+        (tmp_path / "toolkiln.toml").write_text(f'fleet_key = "one"\nworker_key = "{PRIVATE}"\n')
+        with worker(server.url, tools_folder, dev=False) as new:
+            await asyncio.to_thread(old.stop)
+            by_new = await asyncio.to_thread(old_front)
+            new.stop()
 
-    expected = [True, False, True, [1], ["triple.py"], [], ["triple"], "unknown_tool"]
-    assert by_old == expected
-    assert by_new == [*expected[:3], [3, 2, 1], *expected[4:]] or by_new == expected
+    called = [3, ["ValueError"] * 2]
+    operated = [["triple.py"], [], ["triple"], "unknown_tool"]
+    assert by_old == [*called, True, False, True, [1], *operated]
+    assert by_new[:5] == [*called, True, False, True]
+    assert by_new[5] in ([3, 2, 1], [1])
+    assert by_new[6:] == [*operated]
 
 
 def test_results_of_a_later_version_are_read_without_their_unknown_fields() -> None:
