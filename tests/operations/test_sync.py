@@ -9,8 +9,9 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from pathlib import Path
 from textwrap import dedent
@@ -22,6 +23,7 @@ import pytest
 from toolkiln import Kiln, tool
 from toolkiln.config import Settings
 from toolkiln.errors import BackendError, InputError
+from toolkiln.model.audit import AuditFilter
 
 BOUND = 60.0
 """Seconds that anything may take before a test gives up."""
@@ -101,101 +103,87 @@ def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
         return [done.result(BOUND) for done in [pool.submit(run, n) for n in range(count)]]
 
 
+@pytest.fixture(scope="class")
+def kiln(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kiln]:
+    functions = [double, add_twice, interrupt, tell_language, tell_thread]
+    with make(tmp_path_factory.mktemp("threads"), functions) as kiln:
+        KILN.append(kiln)
+        yield kiln
+
+
 class TestThreads:
-    def test_fifty_threads_make_twenty_calls_each(self, tmp_path: Path) -> None:
+    def test_fifty_threads_make_twenty_calls_each(self, kiln: Kiln) -> None:
         def work(thread: int) -> list[int]:
             numbers = range(thread * 20, thread * 20 + 20)
             return [kiln.call_sync("double", {"number": number}).value for number in numbers]
 
-        with make(tmp_path) as kiln:
-            found = in_threads(50, work)
+        found = in_threads(50, work)
 
         assert [value for values in found for value in values] == [n * 2 for n in range(1000)]
 
-    def test_every_synchronous_method_works_in_threads(self, tmp_path: Path) -> None:
+    def test_every_synchronous_method_works_in_threads_that_share_one_loop(
+        self, kiln: Kiln
+    ) -> None:
         sent = {"name": "add", "arguments": '{"left": 1, "right": 2}'}
         message = {"id": "c1", "type": "function", "function": sent}
+        sessions = kiln.security.sessions
 
         def work(number: int) -> list[Any]:
             return [
+                kiln.call_sync("tell_thread").value,
                 kiln.call_sync("add", {"left": number}).value,
+                kiln.call_sync("add_twice", {"left": number}).value,
                 kiln.handle_sync(message, "openai")[0]["content"],
                 len(kiln.tools("openai", names=["add"])),
                 kiln.search("add numbers", 1).hits[0].key,
                 kiln.services.wait(kiln.tasks.list()),
-                kiln.security.sessions.find(
-                    kiln.security.sessions.create("ann").token
-                ).caller.user_id,
+                sessions.find(sessions.create("ann").token).caller.user_id,
             ]
 
-        with make(tmp_path) as kiln:
-            found = in_threads(8, work)
+        found = in_threads(8, work)
 
-        assert found == [[n + 2, "3", 1, "add", [], "ann"] for n in range(8)]
+        (loop,) = {values[0] for values in found}
+        assert loop != threading.get_ident()
+        assert found == [[loop, n + 2, n + 4, "3", 1, "add", [], "ann"] for n in range(8)]
 
-    def test_all_threads_share_one_loop(self, tmp_path: Path) -> None:
-        with make(tmp_path) as kiln:
-            found = in_threads(8, lambda _: kiln.call_sync("tell_thread").value)
+    def test_context_variables_of_the_caller_reach_a_function(self, kiln: Kiln) -> None:
+        context = copy_context()
+        context.run(LANGUAGE.set, "fr")
 
-        assert len(set(found)) == 1
-        assert found[0] != threading.get_ident()
-
-    def test_context_variables_of_the_caller_reach_a_function(self, tmp_path: Path) -> None:
-        with make(tmp_path) as kiln:
-            context = copy_context()
-            context.run(LANGUAGE.set, "fr")
-            found = context.run(kiln.call_sync, "tell_language").value
-            unset = kiln.call_sync("tell_language").value
+        found = context.run(kiln.call_sync, "tell_language").value
+        unset = kiln.call_sync("tell_language").value
 
         assert (found, unset) == ("fr", "none")
 
-    def test_a_function_calls_its_own_kiln_from_its_thread(self, tmp_path: Path) -> None:
-        with make(tmp_path, [add_twice]) as kiln:
-            KILN.append(kiln)
-            found = in_threads(20, lambda n: kiln.call_sync("add_twice", {"left": n}).value)
-
-        assert found == [n + 4 for n in range(20)]
-
     def test_a_function_that_raises_keyboard_interrupt_does_not_end_the_loop(
-        self, tmp_path: Path
+        self, kiln: Kiln
     ) -> None:
-        with make(tmp_path, [interrupt, double]) as kiln:
-            with pytest.raises(KeyboardInterrupt):
-                kiln.call_sync("interrupt")
+        with pytest.raises(KeyboardInterrupt):
+            kiln.call_sync("interrupt")
 
-            assert kiln.call_sync("double", {"number": 1}).value == 2
+        assert kiln.call_sync("double", {"number": 1}).value == 2
 
 
 class TestRunningLoop:
-    @pytest.mark.parametrize(
-        ("use", "instead"),
-        [
-            (lambda kiln: kiln.call_sync("add", {"left": 1}), "await kiln.call(…)"),
-            (lambda kiln: kiln.handle_sync({}), "await kiln.handle(…)"),
-            (lambda kiln: kiln.services.wait(kiln.tasks.list()), "await kiln.list(…)"),
-        ],
-    )
-    async def test_a_synchronous_method_says_what_to_await(
-        self, tmp_path: Path, use: Callable[[Kiln], Any], instead: str
-    ) -> None:
-        kiln = make(tmp_path)
-
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            with pytest.raises(InputError) as caught:
-                use(kiln)
-            gc.collect()
-
-        assert f"`{instead}`" in caught.value.message
-        assert warned == []
-
-    async def test_close_sync_says_what_to_await(self, tmp_path: Path) -> None:
+    async def test_a_synchronous_method_says_what_to_await(self, tmp_path: Path) -> None:
         kiln = make(tmp_path)
         await kiln.call("double", {"number": 1})
+        uses: list[tuple[str, Callable[[], object]]] = [
+            ("await kiln.call(…)", lambda: kiln.call_sync("add", {"left": 1})),
+            ("await kiln.handle(…)", lambda: kiln.handle_sync({})),
+            ("await kiln.list(…)", lambda: kiln.services.wait(kiln.tasks.list())),
+            ("await kiln.close()", kiln.close_sync),
+        ]
 
-        with pytest.raises(InputError, match=r"await kiln.close\(\)"):
-            kiln.close_sync()
+        for instead, use in uses:
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                with pytest.raises(InputError) as caught:
+                    use()
+                gc.collect()
 
+            assert f"`{instead}`" in caught.value.message
+            assert warned == []
         await kiln.close()
 
     def test_closing_through_run_sync_says_what_to_call(self, tmp_path: Path) -> None:
@@ -208,47 +196,33 @@ class TestRunningLoop:
 
 
 class TestBesideALoop:
-    async def test_threads_call_while_the_application_awaits(self, tmp_path: Path) -> None:
+    async def test_threads_call_while_the_application_awaits_or_blocks_its_loop(
+        self, tmp_path: Path
+    ) -> None:
         async with make(tmp_path) as kiln:
-            first = await kiln.call("add", {"left": 1})
             calls = [asyncio.to_thread(kiln.call_sync, "add", {"left": n}) for n in range(10)]
             awaited = [kiln.call("add", {"left": n}) for n in range(10)]
             found = await asyncio.gather(*calls, *awaited)
+            blocked = in_threads(4, lambda n: kiln.call_sync("add", {"left": n}).value)
 
-        assert first.value == 3
         assert [result.value for result in found] == [n + 2 for n in range(10)] * 2
+        assert blocked == [2, 3, 4, 5]
 
-    def test_an_application_awaits_what_threads_called_before(self, tmp_path: Path) -> None:
+    def test_loops_one_after_another_use_what_threads_called_before(self, tmp_path: Path) -> None:
         kiln = make(tmp_path)
         before = kiln.call_sync("add", {"left": 1}).value
 
         async def application() -> Any:
-            return [(await kiln.call(name, {})).value for name in ("tell_thread", "tell_language")]
+            added = await kiln.call("add", {"left": 1})
+            return added.value, (await kiln.call("tell_thread")).value
 
-        thread, _ = asyncio.run(application())
+        found = [asyncio.run(application()) for _ in range(3)]
         after = kiln.call_sync("add", {"left": 2}).value
         kiln.close_sync()
 
         assert (before, after) == (3, 4)
-        assert thread == threading.get_ident()  # async functions run in the caller's own loop
-
-    async def test_threads_are_answered_while_the_loop_is_blocked(self, tmp_path: Path) -> None:
-        async with make(tmp_path) as kiln:
-            await kiln.call("add", {"left": 1})
-            found = in_threads(4, lambda n: kiln.call_sync("add", {"left": n}).value)
-
-        assert found == [2, 3, 4, 5]
-
-    def test_one_loop_after_another_uses_a_kiln_that_was_not_closed(self, tmp_path: Path) -> None:
-        kiln = make(tmp_path)
-
-        async def application() -> Any:
-            return (await kiln.call("add", {"left": 1})).value
-
-        found = [asyncio.run(application()) for _ in range(3)]
-        kiln.close_sync()
-
-        assert found == [3, 3, 3]
+        # Async functions run in the caller's own loop.
+        assert found == [(3, threading.get_ident())] * 3
         assert children() == set()
 
     async def test_a_task_of_a_thread_is_cancelled_by_the_application(self, tmp_path: Path) -> None:
@@ -263,24 +237,19 @@ class TestBesideALoop:
 
 
 class TestClosing:
-    def test_close_sync_ends_every_process_and_thread(self, tmp_path: Path) -> None:
+    def test_close_sync_ends_every_process_and_thread_until_the_next_call(
+        self, tmp_path: Path
+    ) -> None:
         before = set(threading.enumerate())
         kiln = make(tmp_path)
-        kiln.call_sync("add", {"left": 1})
-        running = children()
 
-        kiln.close_sync()
-        kiln.close_sync()
-
-        assert running
-        assert children() == set()
-        assert set(threading.enumerate()) <= before
-
-    def test_a_closed_kiln_is_used_again(self, tmp_path: Path) -> None:
-        kiln = make(tmp_path)
         for _ in range(2):
             assert kiln.call_sync("add", {"left": 1}).value == 3
+            assert children()
             in_threads(4, lambda _: kiln.close_sync())
+
+            assert children() == set()
+            assert set(threading.enumerate()) <= before
 
     def test_calls_of_other_threads_end_with_a_clear_error(self, tmp_path: Path) -> None:
         kiln = make(tmp_path)
@@ -410,13 +379,13 @@ class TestForking:
 
         child = context.Process(target=_in_child, args=(kiln, answers))
         child.start()
-        told = answers.get(timeout=BOUND)
+        answer = answers.get(timeout=BOUND)
         child.join(BOUND)
         survivors = own & children()
         after = kiln.call_sync("add", {"left": 20}).value
         kiln.close_sync()
 
-        assert (before, told, after, child.exitcode) == (12, [2, 3, 4], 22, 0)
+        assert (before, answer, after, child.exitcode) == (12, [2, 3, 4], 22, 0)
         assert survivors == own
         assert [outcome for _, outcome in outcomes(tmp_path)] == ["ok"] * 5
 
@@ -464,8 +433,6 @@ class TestForking:
 
 def outcomes(folder: Path) -> list[tuple[str, str]]:
     """How calls ended, as the audit has it, oldest first."""
-    from toolkiln.model.audit import AuditFilter
-
     with make(folder) as kiln:
         entries = list(kiln.security.audit.export(AuditFilter(act="call")))
     ended = [entry.record for entry in entries if entry.record.outcome != "started"]
@@ -485,10 +452,11 @@ def children() -> set[int]:
     """The processes that a test started below this one and that have not ended."""
     found = set()
     for task in Path("/proc/self/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            command = Path(f"/proc/{child}/cmdline").read_bytes()  # of a zombie: nothing
-            if command and b"multiprocessing" not in command:
-                found.add(child)
+        with suppress(FileNotFoundError):  # the thread or the process has just ended
+            for child in map(int, (task / "children").read_text().split()):
+                command = Path(f"/proc/{child}/cmdline").read_bytes()  # of a zombie: nothing
+                if command and b"multiprocessing" not in command:
+                    found.add(child)
     return found - _OTHERS
 
 
