@@ -9,7 +9,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,17 +115,6 @@ def broken() -> Flaky:
 def stuck(recorder_of: Make, broken: Flaky) -> AuditWriter:
     """One that writes to `broken` on request, or after an hour."""
     return recorder_of(broken.open, interval=3600.0)
-
-
-def test_what_is_added_is_written_by_itself(file: Path, recorder_of: Make) -> None:
-    recorder = recorder_of(lambda: open_audit_log(file, KEY))
-
-    recorder.add(record("c1"))
-    wait_until(lambda: ids(file) == ["c1"])
-    recorder.add(record("c2"))
-    recorder.add(record("c3"))
-
-    wait_until(lambda: ids(file) == ["c1", "c2", "c3"])
 
 
 def test_many_are_written_at_once(recorder_of: Make) -> None:
@@ -244,12 +235,15 @@ def test_a_commit_that_fails_raises_and_is_not_written_later(
 
 def test_a_log_that_cannot_be_opened_is_reported_at_once(tmp_path: Path, recorder_of: Make) -> None:
     (tmp_path / "file").touch()
-    recorder = recorder_of(lambda: open_audit_log(tmp_path / "file" / "audit.db", KEY))
+    with closing(open_audit_log(tmp_path / "other.db", b"another key of some length")) as ledger:
+        ledger.append([record()])
 
-    with pytest.raises(AuditFailed, match="cannot be created"):
-        recorder.flush()
-    with pytest.raises(AuditFailed, match="cannot be created"):
-        recorder.commit(record())
+    for place, why in (("file/audit.db", "cannot be created"), ("other.db", "another key")):
+        recorder = recorder_of(partial(open_audit_log, tmp_path / place, KEY))
+        with pytest.raises(AuditFailed, match=why):
+            recorder.flush()
+        with pytest.raises(AuditFailed, match=why):
+            recorder.commit(record())
 
 
 def test_calls_wait_until_the_log_was_opened(recorder_of: Make, broken: Flaky) -> None:
@@ -262,15 +256,6 @@ def test_calls_wait_until_the_log_was_opened(recorder_of: Make, broken: Flaky) -
     recorder.flush()
 
     assert not recorder.must_flush
-
-
-def test_another_key_is_reported_before_the_first_call(file: Path, recorder_of: Make) -> None:
-    with closing(open_audit_log(file, b"another key of some length")) as ledger:
-        ledger.append([record()])
-    recorder = recorder_of(lambda: open_audit_log(file, KEY))
-
-    with pytest.raises(AuditFailed, match="sealed with another key"):
-        recorder.flush()
 
 
 def test_too_many_waiting_records_stop_further_ones(
@@ -407,7 +392,7 @@ def test_a_log_moved_away_in_part_is_not_followed_by_another(
 def test_threads_lose_nothing(file: Path, recorder_of: Make) -> None:
     recorder = recorder_of(lambda: open_audit_log(file, KEY))
 
-    def work(name: str) -> None:
+    def work(name: int) -> None:
         for number in range(100):
             key = f"{name}-{number}"
             recorder.begin(key, lambda: record("started", outcome="started"))
@@ -415,11 +400,8 @@ def test_threads_lose_nothing(file: Path, recorder_of: Make) -> None:
                 recorder.commit(record(f"{key}-commit"), key)
             recorder.end(key, record(key))
 
-    threads = [threading.Thread(target=work, args=(str(number),)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(8)))
     recorder.close()
 
     ended = [call_id for call_id in ids(file) if call_id.count("-") == 1]
@@ -427,57 +409,74 @@ def test_threads_lose_nothing(file: Path, recorder_of: Make) -> None:
     assert sum(call_id.endswith("commit") for call_id in ids(file)) == 40
 
 
-@contextmanager
-def process(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    command = [sys.executable, str(Path(__file__).with_name("recording.py")), *arguments]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as running:
-        try:
-            yield running
-        finally:
-            running.kill()
+class Process:
+    """One that records, as `recording.py` says."""
+
+    def __init__(self, file: Path, *task: str) -> None:
+        script = Path(__file__).with_name("recording.py")
+        command = [sys.executable, str(script), str(file), *task]
+        pipe = subprocess.PIPE
+        self.running = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+
+    def line(self) -> str:
+        assert self.running.stdout
+        return self.running.stdout.readline()
 
 
-def test_processes_share_a_chain_and_lose_nothing_when_they_end(file: Path) -> None:
-    with ExitStack() as stack:
-        running = [stack.enter_context(process(str(file), "add", "200")) for _ in range(3)]
-        for one in running:
-            assert one.stdout
-            assert one.stdout.readline() == "waiting\n"
-        for one in running:
-            one.communicate("go\n", timeout=60)
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(file: Path) -> Iterator[Start]:
+    """Starts processes that record to `file`, and kills them at the end."""
+    started: list[Process] = []
+
+    def run(*task: str) -> Process:
+        started.append(Process(file, *task))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.running.kill()
+        process.running.communicate()
+
+
+def test_processes_share_a_chain_and_lose_nothing_when_they_end(file: Path, start: Start) -> None:
+    processes = [start("add", "200") for _ in range(3)]
+    assert {process.line() for process in processes} == {"waiting\n"}
+
+    for process in processes:
+        process.running.communicate("go\n", timeout=60)
 
     assert sorted(map(int, ids(file))) == sorted([*range(200)] * 3)
 
 
-def test_a_killed_process_loses_at_most_its_last_second(file: Path) -> None:
-    with process(str(file), "stream") as running:
-        assert running.stdout
-        output = [running.stdout.readline()]
-        while float(output[-1].split()[1]) - float(output[0].split()[1]) < 1.5:
-            output.append(running.stdout.readline())
-        killed = time.time()
-        running.kill()
+def test_a_killed_process_loses_at_most_its_last_second(file: Path, start: Start) -> None:
+    process = start("stream")
+    output = [process.line()]
+    while float(output[-1].split()[1]) - float(output[0].split()[1]) < 1.5:
+        output.append(process.line())
+    killed = time.time()
+    process.running.kill()
 
     older = {line.split()[0] for line in output if float(line.split()[1]) < killed - 1.0}
     assert len(older) > 10
     assert older <= set(ids(file))
 
 
-def test_a_killed_process_leaves_the_start_of_a_long_call(file: Path) -> None:
-    with process(str(file), "run") as running:
-        assert running.stdout
-        assert running.stdout.readline() == "begun\n"
-        wait_until(lambda: written(file))
-        running.kill()
+def test_a_killed_process_leaves_the_start_of_a_long_call(file: Path, start: Start) -> None:
+    process = start("run")
+    assert process.line() == "begun\n"
+    wait_until(lambda: written(file))
+
+    process.running.kill()
 
     (kept,) = written(file)
     assert (kept.outcome, kept.tool) == ("started", "endless")
 
 
-def test_a_forked_child_records_its_own_and_nothing_twice(file: Path) -> None:
-    with process(str(file), "fork") as running:
-        assert running.wait(timeout=60) == 0
+def test_a_forked_child_records_its_own_and_nothing_twice(file: Path, start: Start) -> None:
+    assert start("fork").running.wait(timeout=60) == 0
 
     assert sorted(ids(file)) == ["1", "2"]
     assert len({r.user for r in written(file)}) == 2
@@ -497,30 +496,29 @@ def test_a_recorder_that_was_closed_can_be_forgotten(file: Path) -> None:
 
 def test_a_key_is_made_once_and_kept_private(tmp_path: Path) -> None:
     state = tmp_path / "new" / "state"
+    start = threading.Barrier(8)
 
-    key = audit_key("", state)
+    def make(_: int) -> bytes:
+        start.wait(60)
+        return audit_key("", state)
 
+    with ThreadPoolExecutor(8) as threads:
+        keys = list(threads.map(make, range(8)))
+
+    (key,) = set(keys)
     assert audit_key("", state) == key
     assert len(key) == 64
     assert (state / "audit.key").stat().st_mode & 0o777 == 0o600
     assert [path.name for path in state.iterdir()] == ["audit.key"]
 
 
-def test_threads_that_make_a_key_at_once_agree(tmp_path: Path) -> None:
-    start, keys = threading.Barrier(8), []
+def test_a_key_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "audit.key").mkdir()
 
-    def make() -> None:
-        start.wait(60)
-        keys.append(audit_key("", tmp_path))
-
-    threads = [threading.Thread(target=make) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert len(keys) == 8
-    assert len(set(keys)) == 1
+    for state in (tmp_path / "file", tmp_path):
+        with pytest.raises(InputError, match="cannot be used"):
+            audit_key("", state)
 
 
 def test_a_key_from_the_settings_needs_no_file_and_a_certain_length(tmp_path: Path) -> None:
@@ -548,12 +546,3 @@ def test_a_key_that_others_can_read_or_that_is_too_short_is_refused(
         audit_key("", tmp_path)
 
     assert hint in (caught.value.hint or "")
-
-
-def test_a_key_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    (tmp_path / "audit.key").mkdir()
-
-    for state in (tmp_path / "file", tmp_path):
-        with pytest.raises(InputError, match="cannot be used"):
-            audit_key("", state)

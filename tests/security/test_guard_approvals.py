@@ -375,32 +375,22 @@ async def test_same_call_shares_one_request_and_runs_once(kiln: Kiln, ann: str) 
     assert RAN == [("bob", 1, None)]
 
 
-async def test_changed_body_under_the_same_id_has_no_approval(kiln: Kiln, ann: str) -> None:
+async def test_approval_is_of_one_call_and_used_once(kiln: Kiln, ann: str) -> None:
     call = await waiting(kiln, "pay", {"to": "bob"}, session=ann, call_id="swap")
     approve(kiln, call)
-    await call.result()
+    first = await call.result()
 
     repeated = await kiln.call("pay", {"to": "bob"}, session=ann, call_id="swap")
     changed = await kiln.call("pay", {"to": "eve"}, session=ann, call_id="swap")
     other_tool = await kiln.call("look", session=ann, call_id="swap")
-
-    assert repeated.value == "paid 1 to bob"
-    assert code(changed) == code(other_tool) == (Status.INVALID, "conflict")
-    assert RAN == [("bob", 1, None)]
-
-
-async def test_approval_is_used_once(kiln: Kiln, ann: str) -> None:
-    call = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
-    approve(kiln, call)
-    first = await call.result()
-
     again = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
     with pytest.raises(InputError):
         approve(kiln, call)
 
-    assert first.status is Status.OK
+    assert first.value == repeated.value == "paid 1 to bob"
+    assert code(changed) == code(other_tool) == (Status.INVALID, "conflict")
     assert again.approval != call.approval
-    assert len(RAN) == 1
+    assert RAN == [("bob", 1, None)]
     again.running.cancel()
 
 
@@ -512,34 +502,25 @@ async def test_batch_waits_for_its_member(kiln: Kiln, ann: str) -> None:
     assert [result.status for result in results] == [Status.OK, Status.DENIED, Status.OK]
 
 
-async def test_session_that_ends_while_a_person_thinks_takes_the_call_with_it(
+async def test_session_that_ends_while_a_person_thinks_takes_the_call_with_it_unless_it_expires(
     kiln: Kiln,
 ) -> None:
     opened = kiln.security.sessions.create("ann")
     key = kiln.security.keys.create("payer", KeyScope("robot"), LOCAL_OPERATOR)
-    by_key = kiln.security.keys.session(key.text).token
-    calls = [
-        await waiting(kiln, "pay", {"to": "bob"}, session=session)
-        for session in (opened.token, by_key)
-    ]
+    short = kiln.security.sessions.create("ann", seconds=0.5)
+    tokens = [opened.token, kiln.security.keys.session(key.text).token, short.token]
+    calls = [await waiting(kiln, "pay", {"to": "bob"}, session=token) for token in tokens]
 
     kiln.security.sessions.end(opened.token)
     kiln.security.keys.revoke("payer", LOCAL_OPERATOR)
+    await expired(kiln, short)
     for call in calls:
         approve(kiln, call)
+    ended, revoked, expired_one = [await call.result() for call in calls]
 
-    assert {code(await call.result()) for call in calls} == {(Status.DENIED, "no_session")}
-    assert RAN == []
-
-
-async def test_session_that_merely_expires_while_a_person_thinks_does_not(kiln: Kiln) -> None:
-    opened = kiln.security.sessions.create("ann", seconds=0.5)
-    call = await waiting(kiln, "pay", {"to": "bob"}, session=opened.token)
-    await expired(kiln, opened)
-
-    approve(kiln, call)
-
-    assert (await call.result()).status is Status.OK
+    assert code(ended) == code(revoked) == (Status.DENIED, "no_session")
+    assert expired_one.status is Status.OK
+    assert len(RAN) == 1
 
 
 async def test_rule_that_denies_while_a_person_thinks_counts(

@@ -132,15 +132,6 @@ async def test_lists_searches_and_tasks_require_a_session(kiln: Kiln) -> None:
                 await ask
 
 
-async def test_public_trace_id_is_no_token(kiln: Kiln) -> None:
-    opened = kiln.security.sessions.create("ann")
-
-    result = await kiln.call("tell", session=opened.trace_id)
-
-    assert code(result) == DENIED
-    assert (await kiln.call("tell", session=opened.token)).value["user"] == "ann"
-
-
 async def test_token_of_another_store_is_denied(kiln: Kiln, make_kiln: Callable[..., Kiln]) -> None:
     async with make_kiln({}, functions=[tell]) as other:
         opened = other.security.sessions.create("ann")
@@ -177,13 +168,15 @@ async def test_session_holds_neither_for_ever_nor_for_no_time(kiln: Kiln, second
         kiln.security.sessions.renew(opened.token, seconds)
 
 
-async def test_ended_session_is_denied_at_once(kiln: Kiln) -> None:
+async def test_ended_session_is_denied_at_once_and_its_public_id_is_no_token(kiln: Kiln) -> None:
     opened = kiln.security.sessions.create("ann")
     before = await kiln.call("tell", session=opened.token)
+    by_trace_id = await kiln.call("tell", session=opened.trace_id)
 
     kiln.security.sessions.end(opened.token)
 
-    assert before.status is Status.OK
+    assert before.value["user"] == "ann"
+    assert code(by_trace_id) == DENIED
     assert code(await kiln.call("tell", session=opened.token)) == DENIED
     with pytest.raises(NoSession):
         kiln.security.sessions.renew(opened.token)
@@ -279,14 +272,9 @@ async def test_call_that_runs_loses_its_rights_when_its_session_is_ended(
     kiln: Kiln, background: bool
 ) -> None:
     opened = kiln.security.sessions.create("ann")
+    given: dict[str, Any] = {"session": opened.token, "call_id": f"losing {background}"}
     calling = asyncio.create_task(
-        kiln.call(
-            "pass_on",
-            {"name": "tell"},
-            session=opened.token,
-            background=background,
-            call_id=f"losing {background}",
-        )
+        kiln.call("pass_on", {"name": "tell"}, background=background, **given)
     )
     await until(lambda: STARTED == ["tell"])
 
@@ -369,21 +357,16 @@ async def test_unusable_identity_makes_no_session(
 
 
 async def test_key_reaches_the_tools_of_its_scope_and_no_others(kiln: Kiln) -> None:
-    made_key = kiln.security.keys.create(
-        "scoped", KeyScope("robot", tools=["tell*"]), LOCAL_OPERATOR
-    )
-    session = kiln.security.keys.session(made_key.text).token
-    GATE.set()
+    scope = KeyScope("robot", tools=["tell*"])
+    key = kiln.security.keys.create("scoped", scope, LOCAL_OPERATOR)
+    session = kiln.security.keys.session(key.text).token
 
     reported = await kiln.call("tell", session=session)
     others = [
-        await kiln.call(name, arguments, session=session)
-        for name, arguments in [
-            ("claim", {}),
-            ("pass_on", {"name": "tell"}),
-            ("search_tools", {"query": "tell"}),
-            ("ｔell", {}),
-        ]
+        await kiln.call("claim", {}, session=session),
+        await kiln.call("pass_on", {"name": "tell"}, session=session),
+        await kiln.call("search_tools", {"query": "tell"}, session=session),
+        await kiln.call("ｔell", {}, session=session),
     ]
 
     assert reported.value["user"] == "robot"

@@ -150,15 +150,6 @@ def test_a_file_that_appears_goes_and_comes_back_is_taken(following: Following) 
     assert [error is None for _, error in following.reported] == [True, False, True]
 
 
-def test_a_change_before_the_first_read_is_applied(following: Following) -> None:
-    settings = load(following.file.parent, {})
-    following.replace(DENY)
-
-    rules = LiveSettings(settings, following.tell).rules()
-
-    assert effect(rules) == "deny"
-
-
 def test_everything_that_may_change_does_and_nothing_else(following: Following) -> None:
     started = following.start('tools = "one"\nworkspace_files = 1').current()
 
@@ -218,16 +209,16 @@ def test_a_file_with_the_same_settings_changes_nothing_and_is_not_reported(
     assert following.reported == []
 
 
-def test_the_working_directory_may_change(
+def test_a_change_before_the_first_read_is_applied_from_any_working_directory(
     following: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    current = LiveSettings(load(Path(), {}), following.tell)
+    settings = load(Path(), {})
     monkeypatch.chdir("/")
 
     following.replace(DENY)
 
-    assert effect(current.rules()) == "deny"
+    assert effect(LiveSettings(settings, following.tell).rules()) == "deny"
 
 
 # Files that cannot
