@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.environments.index import wheel
+from sandbox.environments.index import offline, wheel
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Event, Status
 
@@ -54,15 +54,6 @@ TOOLS = {
             except OSError as error:
                 return error.strerror
             return "changed"
-    ''',
-    "missing.py": '''
-        # /// script
-        # dependencies = ["no-such-package-here"]
-        # ///
-        """Needs a package that does not exist."""
-
-        def tell_missing() -> None:
-            """Never run."""
     ''',
     "torn.py": '''
         # /// script
@@ -121,12 +112,7 @@ def built(
     links: Path, tmp_path: Path, make_kiln: Callable[..., Kiln]
 ) -> Callable[[dict[str, str]], Kiln]:
     """Makes Kilns that install from the wheels."""
-    environ = {
-        **os.environ,
-        "UV_CACHE_DIR": str(tmp_path / "cache"),
-        "UV_FIND_LINKS": str(links),
-        "UV_NO_INDEX": "1",
-    }
+    environ = {**os.environ, **offline(tmp_path / "cache", links)}
     return lambda sources: make_kiln(sources, environ=environ)
 
 
@@ -142,6 +128,7 @@ async def test_tools_have_their_own_versions_and_nothing_of_the_hosts(built: Bui
     async with built(TOOLS) as kiln:
         old = await kiln.call("tell_old", {}, observe=events.append)
         new = await kiln.call("tell_new", {})
+        torn = await kiln.call("tell_torn", {})
         none = await kiln.call("tell_none", {})
         found = await kiln.call("find_packages", {})
         changed = await kiln.call("try_to_change", {})
@@ -152,6 +139,10 @@ async def test_tools_have_their_own_versions_and_nothing_of_the_hosts(built: Bui
     assert found.value == ["alpha", "pydantic"]
     assert changed.value in ("Read-only file system", "Permission denied")
     assert any(event.text.startswith("environment: ") for event in events)
+    assert (torn.status, torn.sandbox) == (Status.UNAVAILABLE, "")
+    assert torn.error
+    assert torn.error.code == "environment_failed"
+    assert "alpha" in torn.error.message
 
 
 async def test_requirements_of_the_folder_are_added_to_every_tool(
@@ -167,21 +158,6 @@ async def test_requirements_of_the_folder_are_added_to_every_tool(
     assert none.value == "2.0"
     assert found.value == ["alpha", "gamma", "pydantic"]
     assert torn.status is Status.UNAVAILABLE  # 1.0 and >=2 at once
-
-
-@pytest.mark.parametrize(
-    ("name", "said"), [("tell_missing", "no-such-package-here"), ("tell_torn", "alpha")]
-)
-async def test_what_cannot_be_installed_is_explained(built: Built, name: str, said: str) -> None:
-    async with built(TOOLS) as kiln:
-        result = await kiln.call(name, {})
-        other = await kiln.call("tell_none", {})
-
-    assert (result.status, result.sandbox) == (Status.UNAVAILABLE, "")
-    assert result.error
-    assert result.error.code == "environment_failed"
-    assert said in result.error.message
-    assert other.value == "none"
 
 
 async def test_requirements_that_cannot_be_used_are_refused(built: Built, tmp_path: Path) -> None:

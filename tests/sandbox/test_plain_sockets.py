@@ -16,15 +16,16 @@ import pytest_asyncio
 
 from fleet.servers import free_port
 from fleet.servers import running as redis_server
-from sandbox.environments.index import installed_wheel
+from sandbox.environments.index import installed_wheel, offline
 from sandbox.network.loopback import echo, server
 from store.servers import postgres_server
+from tables import each_row
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Result
 from toolkiln.sandbox.network.addresses import Address
 
 from .conftest import settings, skip_without
-from .services import mail_server, self_signed, web
+from .services import self_signed, web
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -32,7 +33,6 @@ TOOLS = '''
 """Clients that use no proxy."""
 
 import http.client
-import smtplib
 import socket
 import ssl
 import urllib.request
@@ -76,14 +76,6 @@ def fetch(host: str, port: int) -> str:
     connection = http.client.HTTPSConnection(host, port, context=context, timeout=10)
     connection.request("GET", "/page")
     return connection.getresponse().read().decode()
-
-
-@tool(network=["mail.internal:{mail}"])
-def send_mail(text: str) -> int:
-    """Send a mail."""
-    with smtplib.SMTP("mail.internal", {mail}, timeout=10) as server:
-        server.sendmail("a@mail.internal", ["b@mail.internal"], "Subject: x\\r\\n\\r\\n" + text)
-        return server.noop()[0]
 
 
 @tool(network=["localhost:{echo}", "localhost:{web}"])
@@ -181,7 +173,6 @@ class Reached:
 
     kiln: Kiln
     ports: dict[str, int]
-    mails: list[str]
     mode: str
     has_low_ports: bool
     """Whether there is something to reach at the default ports."""
@@ -222,7 +213,6 @@ async def reached(
     folder = tmp_path_factory.mktemp("plain")
     trusted, secure = self_signed(folder, "secure.internal")
     also_trusted, other = self_signed(folder, "other.internal")
-    mails: list[str] = []
     async with AsyncExitStack() as stack:
         start = stack.enter_async_context
         ports = {
@@ -230,7 +220,6 @@ async def reached(
             "web": await start(server(web)),
             "secure": await start(server(web, secure)),
             "impostor": await start(server(web, other)),
-            "mail": await start(server(mail_server(mails))),
             "absent": free_port(),
         }
         has_low_ports = low_ports_can_be_bound()
@@ -241,10 +230,8 @@ async def reached(
         (folder / "tools" / "clients.py").write_text(
             TOOLS.format(ca=trusted + also_trusted, **ports)
         )
-        hosts = [
-            f"{name}.internal:{ports[name]}"
-            for name in ("echo", "secure", "impostor", "mail", "absent")
-        ]
+        names = ("echo", "secure", "impostor", "absent")
+        hosts = [f"{name}.internal:{ports[name]}" for name in names]
         hosts += [f"localhost:{ports['echo']}", f"localhost:{ports['web']}", "plain.internal"]
         given = settings(
             folder / "state", request.param,
@@ -255,7 +242,7 @@ async def reached(
             Kiln(folder / "tools", settings=given, resolve_host=on_loopback, dev=True)
         )
         await skip_without(kiln, request.param, "read_hosts_offline")
-        yield Reached(kiln, ports, mails, request.param, has_low_ports)
+        yield Reached(kiln, ports, request.param, has_low_ports)
 
 
 async def test_a_raw_socket_reaches_a_granted_host(reached: Reached) -> None:
@@ -278,11 +265,6 @@ async def test_a_server_with_the_certificate_of_another_host_is_not_trusted(
 
     assert result.error is not None
     assert "CERTIFICATE_VERIFY_FAILED" in result.error.message
-
-
-async def test_smtplib_sends_a_mail(reached: Reached) -> None:
-    assert await reached.value("send_mail", text=f"hello from {reached.mode}") == 250
-    assert f"hello from {reached.mode}" in reached.mails[-1]
 
 
 async def test_granted_localhost_works_with_and_without_proxy_variables(reached: Reached) -> None:
@@ -315,7 +297,7 @@ async def test_every_granted_name_has_a_loopback_address_of_its_own(reached: Rea
     assert await reached.value("look_up", host="ECHO.internal") == ["127.1.0.1"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "host", ["secure.internal", "localhost", "a.wild.internal", "sub.echo.internal", "sandbox"]
 )
 async def test_other_names_do_not_resolve(reached: Reached, host: str) -> None:
@@ -342,12 +324,7 @@ async def test_psycopg_and_redis_work_unmodified(mode: str, tmp_path: Path) -> N
     links = tmp_path / "links"
     for name in ("psycopg", "psycopg-binary", "typing-extensions", "redis"):
         installed_wheel(links, name)
-    environ = {
-        **os.environ,
-        "UV_CACHE_DIR": str(tmp_path / "cache"),
-        "UV_FIND_LINKS": str(links),
-        "UV_NO_INDEX": "1",
-    }
+    environ = {**os.environ, **offline(tmp_path / "cache", links)}
     (tmp_path / "tools").mkdir()
     (tmp_path / "redis").mkdir()
     port = free_port()

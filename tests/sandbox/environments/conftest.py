@@ -6,7 +6,7 @@ import pytest
 
 from toolkiln.sandbox.environments.environments import Environments
 
-from .index import wheel
+from .index import offline, wheel
 
 
 @pytest.fixture
@@ -21,11 +21,7 @@ def links(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environ(tmp_path: Path, links: Path) -> dict[str, str]:
-    return {
-        "UV_CACHE_DIR": str(tmp_path / "cache"),
-        "UV_FIND_LINKS": str(links),
-        "UV_NO_INDEX": "1",
-    }
+    return offline(tmp_path / "cache", links)
 
 
 @pytest.fixture

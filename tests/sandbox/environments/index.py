@@ -67,6 +67,11 @@ def metadata(name: str, version: str, requires: Sequence[str] = ()) -> str:
     return "\n".join(["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *lines, ""])
 
 
+def offline(cache: Path, links: Path) -> dict[str, str]:
+    """Variables with which uv installs only from a folder of wheels."""
+    return {"UV_CACHE_DIR": str(cache), "UV_FIND_LINKS": str(links), "UV_NO_INDEX": "1"}
+
+
 def source_distribution(folder: Path, name: str, version: str, setup: str) -> Path:
     """Write a source distribution with a `setup.py`."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -44,14 +44,8 @@ async def test_path_file_of_a_package_does_not_run_while_building(
 ) -> None:
     trap = tmp_path / "trap"
     code = f"open({str(trap)!r}, 'w')\n"
-    files = {
-        "evil.pth": f"import os; {code}",
-        "sitecustomize.py": code,
-        "usercustomize.py": code,
-        "encodings.py": code,
-        "os.py": code,
-        "evil.py": code,
-    }
+    modules = ("sitecustomize", "usercustomize", "encodings", "os", "evil")
+    files = {"evil.pth": f"import os; {code}", **{f"{name}.py": code for name in modules}}
     wheel(links, "evil", "1.0", files)
 
     environment = await environments.build(["evil"])
