@@ -37,18 +37,12 @@ def added(diff: str) -> list[str]:
         (b"<0xFF>\n", b"\xff\n", "-<0xFF>\n+<0xFF>\n"),
         (b"", b"\xff\xfe \xc3\xa9 \xed\xa0\x80\n", "+<0xFF><0xFE> é <0xED><0xA0><0x80>\n"),
         (b"", b"x" * 5_000 + b"\n", f"\n+{'x' * 1_000}<… 4,000 more characters>\n"),
-        (
-            b"",
-            b"# coding: utf-7\n# harmless +AAo-import os\n",
-            "@@\n+# coding: utf-7\n+# harmless \n+import os\n",
-        ),
-        (
-            b"# coding: utf-7\nx = 1\n",
-            b"# coding: utf-7\nx +AD0- 1\n",
-            "+++ b/a.py\n… the bytes differ, the text does not\n",
-        ),
+        (b"", b"# coding: utf-7\n# harmless +AAo-import os\n",
+         "@@\n+# coding: utf-7\n+# harmless \n+import os\n"),
+        (b"# coding: utf-7\nx = 1\n", b"# coding: utf-7\nx +AD0- 1\n",
+         "+++ b/a.py\n… the bytes differ, the text does not\n"),
     ],
-)
+)  # fmt: skip
 def test_a_diff_shows_every_change_of_bytes(
     old: bytes | None, new: bytes | None, shown: str
 ) -> None:
@@ -81,27 +75,17 @@ def test_the_tool_comes_first_and_files_that_are_gone_last() -> None:
 
 
 @each_row(
-    "hidden, spelt",
+    "hidden",
     [
-        ("\u202e", "<U+202E>"),
-        ("\u2066", "<U+2066>"),
-        ("\u200b", "<U+200B>"),
-        ("\x1b[2J", "<U+001B>[2J"),
-        ("\x08\x08", "<U+0008><U+0008>"),
-        ("\0", "<U+0000>"),
-        ("\x9b", "<U+009B>"),
-        ("\u2028", "<U+2028>"),
-        ("\xa0", "<U+00A0>"),
-        ("\ufeff", "<U+FEFF>"),
-        ("\u3164", "<U+3164>"),
-        ("\U000e0041", "<U+E0041>"),
-        ("\ufe01", "<U+FE01>"),
+        "\u202e", "\u2066", "\u200b", "\x1b", "\x08", "\0", "\x9b", "\u2028", "\xa0", "\ufeff",
+        "\u3164", "\U000e0041", "\ufe01",
     ],
-)
-def test_what_does_not_show_is_spelt_out(hidden: str, spelt: str) -> None:
-    diff = unified({"a.py": b""}, {"a.py": f"x = 1 # {hidden}y\n".encode()})
+)  # fmt: skip
+def test_what_does_not_show_is_spelt_out(hidden: str) -> None:
+    diff = unified({"a.py": b""}, {"a.py": f"x = 1 # {hidden}[2J{hidden}y\n".encode()})
 
-    assert added(diff) == [f"x = 1 # {spelt}y"]
+    spelt = f"<U+{ord(hidden):04X}>"
+    assert added(diff) == [f"x = 1 # {spelt}[2J{spelt}y"]
 
 
 def test_what_does_not_show_is_spelt_out_in_names_and_unchanged_lines() -> None:
@@ -212,7 +196,7 @@ def found(*findings: Finding) -> Reading:
     return Reading(path="a.py", digest="0" * 64, findings=findings)
 
 
-def test_all_findings_of_a_first_version_are_told() -> None:
+def test_all_findings_of_a_first_version_are_listed() -> None:
     assert new_findings(None, found(finding(), finding("n"))) == [finding(), finding("n")]
 
 
@@ -224,13 +208,13 @@ def test_a_finding_that_moved_is_known() -> None:
 
 
 @each_row("change", [{"rule": "s"}, {"tool": "t"}, {"message": "n"}])
-def test_a_finding_of_another_rule_tool_or_message_is_told(change: dict[str, str]) -> None:
+def test_a_finding_of_another_rule_tool_or_message_is_listed(change: dict[str, str]) -> None:
     other = finding(**change)
 
     assert new_findings(found(finding()), found(finding(), other)) == [other]
 
 
-def test_the_same_finding_once_more_is_told() -> None:
+def test_the_same_finding_once_more_is_listed() -> None:
     old, later = found(finding(line=1)), found(finding(line=1), finding(line=2))
 
     assert new_findings(old, later) == [finding(line=2)]
@@ -261,7 +245,7 @@ def test_nothing_more_is_asked_for_by_the_same_or_fewer_rights() -> None:
         ("needs_approval=True", "", {"without_approval": True}),
     ],
 )
-def test_what_is_asked_for_beyond_the_earlier_version_is_told(
+def test_what_is_requested_beyond_the_earlier_version_is_listed(
     old: str, new: str, more: dict[str, object]
 ) -> None:
     wanted = RequestedPermissions.model_validate({"tool": "f", **more})
@@ -277,18 +261,14 @@ def test_a_tool_of_another_name_asks_anew() -> None:
 
 
 def test_the_rights_of_every_kind_are_compared() -> None:
-    told = RequestedPermissions.model_fields.keys() - {
-        "tool",
-        "without_sandbox",
-        "without_approval",
-    }
+    by_another_name = {"tool", "without_sandbox", "without_approval"}
+    compared = RequestedPermissions.model_fields.keys() - by_another_name
 
-    assert (
-        told | {"sandbox", "needs_approval", "approval_function"} == Permissions.model_fields.keys()
-    )
+    others = {"sandbox", "needs_approval", "approval_function"}
+    assert compared | others == Permissions.model_fields.keys()
 
 
-def test_what_is_asked_for_is_told_in_one_line() -> None:
+def test_requested_permissions_are_one_line() -> None:
     (asked,) = requested_permissions(
         asks("needs_approval=True"),
         asks(

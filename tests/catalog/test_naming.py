@@ -115,63 +115,55 @@ def test_an_over_long_name_is_refused_in_few_words(length: int, tmp_path: Path) 
     assert len(error.message) < 100
 
 
-def test_an_existing_regular_file_of_that_name_is_fine(tmp_path: Path) -> None:
-    tmp_path.joinpath("convert.py").touch()
-
-    assert file_for("convert", tmp_path).is_file()
-
-
-@each_row("existing", ["Convert.py", "convert.PY", "CONVERT.Py"])
-def test_a_file_that_differs_in_case_alone_is_a_clash(existing: str, tmp_path: Path) -> None:
-    tmp_path.joinpath(existing).touch()
-
-    assert existing in refused("convert", tmp_path).message
-
-
-def test_another_spelling_clashes_even_beside_a_file_of_that_very_name(tmp_path: Path) -> None:
-    for name in ("convert.py", "Convert.py"):
-        tmp_path.joinpath(name).touch()
-
-    assert "only in case" in refused("convert", tmp_path).message
-
-
-@each_row("existing", ["convert", "Convert"])
-def test_a_folder_of_that_name_is_a_clash(existing: str, tmp_path: Path) -> None:
-    tmp_path.joinpath(existing).mkdir()
-
-    assert "folder" in refused("convert", tmp_path).message
-
-
-def test_a_link_to_a_folder_of_that_name_is_a_clash(tmp_path: Path) -> None:
-    tmp_path.joinpath("elsewhere").mkdir()
-    tmp_path.joinpath("convert").symlink_to("elsewhere")
-
-    assert "folder" in refused("convert", tmp_path).message
-
-
-@each_row("kind", ["file", "link to nothing", "link to itself"])
-def test_what_is_no_folder_is_no_clash(kind: str, tmp_path: Path) -> None:
-    if kind == "file":
-        tmp_path.joinpath("convert").touch()
+def put(folder: Path, entry: str) -> None:
+    """Make a file, a folder `x/`, a pipe `x|` or a link `x -> y`."""
+    name, _, target = entry.partition(" -> ")
+    path = folder / name.rstrip("/|")
+    if target:
+        path.symlink_to(target)
+    elif name.endswith("/"):
+        path.mkdir()
+    elif name.endswith("|"):
+        os.mkfifo(path)
     else:
-        tmp_path.joinpath("convert").symlink_to("convert" if "itself" in kind else "nothing")
-
-    assert file_for("convert", tmp_path).name == "convert.py"
+        path.touch()
 
 
-@each_row("kind", ["link", "dangling", "loop", "folder", "pipe"])
-def test_what_is_no_regular_file_is_never_written_to(kind: str, tmp_path: Path) -> None:
-    file = tmp_path / "convert.py"
-    if kind == "folder":
-        file.mkdir()
-    elif kind == "pipe":
-        os.mkfifo(file)
-    else:
-        target = {"link": "other.py", "dangling": "nowhere.py", "loop": "convert.py"}[kind]
-        tmp_path.joinpath("other.py").touch()
-        file.symlink_to(target)
+@each_row("entries", [["convert.py"], ["convert"], ["convert -> nothing"], ["convert -> convert"]])
+def test_a_regular_file_and_what_is_no_folder_are_no_clash(
+    entries: list[str], tmp_path: Path
+) -> None:
+    for entry in entries:
+        put(tmp_path, entry)
 
-    assert "not a regular file" in refused("convert", tmp_path).message
+    assert file_for("convert", tmp_path) == tmp_path / "convert.py"
+
+
+@each_row(
+    "entries, said",
+    [
+        *(([name], name) for name in ("Convert.py", "convert.PY", "CONVERT.Py")),
+        (["convert.py", "Convert.py"], "only in case"),
+        *(([name], "folder") for name in ("convert/", "Convert/")),
+        (["elsewhere/", "convert -> elsewhere"], "folder"),
+        # Nothing that is no regular file is written to.
+        (["other.py", "convert.py -> other.py"], "not a regular file"),
+        *(
+            ([entry], "not a regular file")
+            for entry in (
+                "convert.py -> nowhere.py", "convert.py -> convert.py", "convert.py/",
+                "convert.py|",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_there_already_may_be_a_clash(
+    entries: list[str], said: str, tmp_path: Path
+) -> None:
+    for entry in entries:
+        put(tmp_path, entry)
+
+    assert said in refused("convert", tmp_path).message
 
 
 def test_a_folder_that_is_yet_to_be_made_holds_no_clash(tmp_path: Path) -> None:

@@ -124,56 +124,35 @@ def test_methods_are_indented_with_the_tabs_of_their_class() -> None:
     assert docstrings(result) == {"Money": None, "f": SAID, "g": SAID}
 
 
-def test_a_base_tool_is_described_by_its_class() -> None:
-    result = mended("""
-        class Shell(BaseTool):
-            name = "shell"
-
-            def execute(self, args):
-                return args
-    """)
-
-    assert docstrings(result) == {"Shell": SAID, "execute": None}
-
-
-def test_two_docstrings_can_belong_to_one_line() -> None:
-    code = "class Tools(BaseTool):\n    def execute(self, x): return x\n"
-
+@each_row(
+    "code, documented",
+    [
+        # A base tool is described by its class.
+        ("class Shell(BaseTool):\n    name = 'shell'\n\n    def execute(self, args):\n"
+         "        return args\n", {"Shell": SAID, "execute": None}),
+        # Two docstrings can belong to one line.
+        ("class Tools(BaseTool):\n    def execute(self, x): return x\n",
+         {"Tools": SAID, "execute": SAID}),
+        # Only tools without words of their own are mended.
+        ("@tool\ndef silent(x): return x\n"
+         "@tool\ndef spoken(x):\n    'Has one.'\n"
+         "@tool(description='Given outright.')\ndef given(x):\n    return x\n"
+         "def no_tool(x):\n    return x\n"
+         "class Plain:\n    def method(self):\n        return 1\n",
+         {"silent": SAID, "spoken": "Has one.", "given": None, "no_tool": None, "Plain": None,
+          "method": None}),
+        # Private functions and main are no tools.
+        ("def f(x): return x\ndef _g(x): return x\ndef main(): return 1\n",
+         {"f": SAID, "_g": None, "main": None}),
+    ],
+)  # fmt: skip
+def test_only_tools_without_a_description_are_mended(
+    code: str, documented: dict[str, str | None]
+) -> None:
     result = mended(code)
 
-    assert docstrings(result) == {"Tools": SAID, "execute": SAID}
+    assert docstrings(result) == documented
     assert same_but_for_docstrings(code, result)
-
-
-def test_only_tools_without_words_of_their_own_are_mended() -> None:
-    result = mended("""
-        @tool
-        def silent(x): return x
-
-        @tool
-        def spoken(x):
-            "Has one."
-
-        @tool(description="Given outright.")
-        def given(x):
-            return x
-
-        def not_a_tool(x):
-            return x
-
-        class Plain:
-            def method(self):
-                return 1
-    """)
-
-    wanted = {"silent": SAID, "spoken": "Has one.", "given": None, "not_a_tool": None}
-    assert docstrings(result) == {**wanted, "Plain": None, "method": None}
-
-
-def test_private_functions_and_main_are_no_tools() -> None:
-    result = mended("def f(x): return x\ndef _g(x): return x\ndef main(): return 1\n")
-
-    assert docstrings(result) == {"f": SAID, "_g": None, "main": None}
 
 
 def test_of_two_definitions_the_one_that_counts_is_mended() -> None:
@@ -218,35 +197,21 @@ def test_a_file_in_another_encoding_gets_ascii_only(encoding: str) -> None:
     assert docstrings(decode(result.encode(encoding)))["f"] == "Für 10 € — 日本"
 
 
-def test_a_file_in_an_unknown_encoding_gets_ascii_only() -> None:
-    assert mended("# coding: no-such\ndef f(x): return x\n", "Für 10 €").isascii()
+def test_only_utf_8_has_letters_of_any_script_as_they_are() -> None:
+    source = "# coding: {}\ndef f(x): return x\n"
 
-
-def test_letters_of_any_script_are_written_as_they_are_in_utf_8() -> None:
-    assert '"""Für 10 € — 日本"""' in mended(
-        "# coding: utf-8\ndef f(x): return x\n", "Für 10 € — 日本"
-    )
+    assert mended(source.format("no-such"), "Für 10 €").isascii()
+    assert '"""Für 10 € — 日本"""' in mended(source.format("utf-8"), "Für 10 € — 日本")
 
 
 @each_row(
     "description",
     [
-        'He said "no"',
-        '"""',
-        'a """" b',
-        '"',
-        "'''",
-        "ends in a backslash \\",
-        '\\"',
-        '"""\nos.system("rm")\n"""',
-        "\\N{DASH} \\x00 \\u1234 {x} %s",
-        "tab\there",
+        *('He said "no"', '"""', 'a """" b', '"', "'''", "ends in a backslash \\", '\\"'),
+        *('"""\nos.system("rm")\n"""', "\\N{DASH} \\x00 \\u1234 {x} %s", "tab\there"),
         "nul \0 bell \a escape \x1b[2J",
         "bidi \u202e zero\u200bwidth \u2028 \x85 \xa0 \ufeff",
-        "form\x0cfeed \x0b \x1c",
-        "\ud800 half",
-        "# coding: latin-1",
-        ">>> f(1)\n1",
+        *("form\x0cfeed \x0b \x1c", "\ud800 half", "# coding: latin-1", ">>> f(1)\n1"),
         "  leading\n    deeper\n  back",
     ],
 )
