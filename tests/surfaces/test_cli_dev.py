@@ -116,39 +116,34 @@ def test_each_edit_is_one_line_on_stdout_and_everything_else_is_on_stderr(
     assert re.fullmatch(r"~ greet \(dev\)  \d+ ms", session.out[1])
     assert session.out[2:] == ["- greet"]
     assert session.err == ["1 tool of tools; Ctrl-C ends it"]
+    assert not (here.folder / "tools" / "_manifest.json").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_well(here: Shell, develop: Develop, number: signal.Signals) -> None:
+def test_a_signal_ends_it_well(here: Shell, develop: Develop) -> None:
     (here.folder / "tools" / "greet.py").write_text(GREET)
     session = develop()
     session.until("1 tool")
 
-    code = session.end(number)
+    code = session.end(signal.SIGTERM)
 
     assert code == 0
     assert len(session.err) == 1
-    assert not (here.folder / "tools" / "_manifest.json").exists()
 
 
-@pytest.mark.parametrize("is_there", [True, False], ids=["empty", "missing"])
-def test_a_folder_without_tools_waits_for_the_first(
-    here: Shell, develop: Develop, is_there: bool
-) -> None:
+def test_a_missing_folder_waits_for_the_first_tool(here: Shell, develop: Develop) -> None:
     tools = here.folder / "tools"
-    if not is_there:
-        tools.rmdir()
+    tools.rmdir()
     session = develop()
     session.until("^waiting: ")
 
-    tools.mkdir(exist_ok=True)
+    tools.mkdir()
     (tools / "greet.py").write_text(GREET)
     session.until(re.escape("+ greet (dev)"))
 
     assert session.end() == 0
 
 
-def test_errors_are_told_as_check_tells_them_with_relative_paths(
+def test_errors_are_shown_as_check_shows_them_with_relative_paths(
     here: Shell, develop: Develop
 ) -> None:
     file = here.folder / "tools" / "greet.py"
@@ -169,7 +164,7 @@ def test_errors_are_told_as_check_tells_them_with_relative_paths(
     assert "- greet" not in session.out
 
 
-def test_rights_that_are_asked_for_and_not_granted_are_told(here: Shell, develop: Develop) -> None:
+def test_rights_that_are_asked_for_and_not_granted_are_shown(here: Shell, develop: Develop) -> None:
     (here.folder / "toolkiln.toml").write_text('[grants.fetch]\nnetwork = ["example.com"]\n')
     (here.folder / "tools" / "greet.py").write_text(GREET)
     session = develop()
@@ -229,7 +224,7 @@ def test_tools_are_served_as_they_are_edited(here: Shell, develop: Develop) -> N
     ]
 
 
-def test_a_port_that_is_taken_is_left_to_whoever_has_it(here: Shell, develop: Develop) -> None:
+def test_a_port_that_is_taken_is_left_to_its_owner(here: Shell, develop: Develop) -> None:
     (here.folder / "tools" / "greet.py").write_text(GREET)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -249,12 +244,8 @@ def test_a_reader_that_goes_ends_it_without_a_traceback(here: Shell) -> None:
     (here.folder / "tools" / "greet.py").write_text(GREET)
     process = subprocess.Popen(
         [COMMAND, "dev", "--port", "0"],
-        cwd=here.folder,
-        env=here.environ(),
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        cwd=here.folder, env=here.environ(), stdout=writing, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     os.close(writing)
     with process:
         assert process.stderr is not None
@@ -274,14 +265,9 @@ def test_as_a_plain_function_it_ends_with_ctrl_c_on_a_terminal(here: Shell) -> N
     master, slave = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", code],
-        cwd=here.folder,
-        env=here.environ(),
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    ) as process:
+        cwd=here.folder, env=here.environ(), stdin=slave, stdout=slave, stderr=slave,
+        start_new_session=True, preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    ) as process:  # fmt: skip
         os.close(slave)
         seen = b""
         while b"Ctrl-C" not in seen:
@@ -314,7 +300,7 @@ print("modes", *modes, end=f", in {{leaks}} command lines, to {{led}}\\n", flush
 
 
 @pytest.mark.parametrize("option", [None, "--no-open"])
-def test_on_a_desktop_the_page_opens_unless_somebody_minds(
+def test_on_a_desktop_the_page_opens_unless_an_option_forbids_it(
     tmp_path: Path, option: str | None
 ) -> None:
     (tmp_path / "tools").mkdir()

@@ -1,19 +1,18 @@
 """Finding tools on the command line, and measuring how well they are found."""
 
 import json
-import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from .conftest import ADMITTED, BOUND, COMMAND, Shell
+from .conftest import ADMITTED, Shell
 
 SETTINGS = ""
 TOOLS = {
     "weather.py": '''
 def get_weather(city: str) -> str:
-    """Tell the weather forecast for a city: rain, sun, temperature.
+    """Get the weather forecast for a city: rain, sun, temperature.
 
     Args:
         city: The city.
@@ -22,7 +21,7 @@ def get_weather(city: str) -> str:
 ''',
     "mail.py": '''
 def send_mail(to: str, text: str) -> str:
-    """Send an email to somebody.
+    """Send an email to a person.
 
     Args:
         to: The address.
@@ -61,26 +60,18 @@ class TestSearch:
         first, second = done.out.splitlines()
         assert (done.code, done.err) == (0, "")
         assert first.split("  ")[0].strip() == "send_mail"
-        assert first.endswith("  Send an email to somebody. (dev)")
+        assert first.endswith("  Send an email to a person. (dev)")
         assert second
 
-    def test_descriptions_stand_below_each_other(self, shell: Shell) -> None:
+    def test_descriptions_are_aligned(self, shell: Shell) -> None:
         done = shell.invoke("search", "send the weather", "-k", "2")
 
         weather, mail = sorted(done.out.splitlines())
-        assert weather.index("  Tell") == mail.index("  Send")
+        assert weather.index("  Get") == mail.index("  Send")
 
-    @pytest.mark.parametrize("k", [1, 2, 1000])
-    def test_no_more_are_shown_than_wanted(self, shell: Shell, k: int) -> None:
-        done = shell.invoke("search", "weather", "-k", str(k), "--json")
-
-        assert 1 <= len(done.json()["hits"]) <= k
-
-    @pytest.mark.parametrize("k", ["0", "-1", "1001", "many", ""])
-    def test_a_number_that_makes_no_sense_is_refused(self, shell: Shell, k: str) -> None:
-        done = shell.invoke("search", "weather", "-k", k)
-
-        assert (done.code, done.out) == (2, "")
+    def test_a_number_that_makes_no_sense_is_refused(self, shell: Shell) -> None:
+        for k in ("0", "-1", "1001", "many", ""):
+            shell.misused("search", "weather", "-k", k)
 
     def test_why_shows_what_the_scores_are_made_of(self, shell: Shell) -> None:
         done = shell.invoke("search", "weather in a city", "-k", "1", "--why")
@@ -98,62 +89,48 @@ class TestSearch:
 
         assert "; for: '" in done.out
 
-    def test_json_tells_everything_and_nothing_else_is_said(self, shell: Shell) -> None:
-        done = shell.invoke("search", "weather", "--json", "--why")
+    def test_json_has_everything_and_no_more_than_wanted(self, shell: Shell) -> None:
+        done = shell.invoke("search", "weather", "-k", "2", "--json", "--why")
 
-        told = done.json()
-        best = told["hits"][0]
+        found = done.json()
+        best = found["hits"][0]
         assert done.err == ""
         assert best["name"] == "get_weather"
         assert best["score"] == pytest.approx(sum(best["parts"].values()), abs=0.01)
-        assert 0 <= told["confidence"] <= 1
+        assert 0 <= found["confidence"] <= 1
+        assert len(found["hits"]) <= 2
 
-    @pytest.mark.parametrize("query", ["", "   ", "?!", "\n"])
-    def test_nothing_wanted_is_nothing_found(self, shell: Shell, query: str) -> None:
-        done = shell.invoke("search", query)
+    def test_an_empty_query_finds_nothing(self, shell: Shell) -> None:
+        for query in ("", "   ", "?!", "\n"):
+            done = shell.invoke("search", query)
 
-        assert (done.code, done.out, done.err) == (1, "", "nothing found\n")
+            assert (done.code, done.out, done.err) == (1, "", "nothing found\n")
 
-    @pytest.mark.parametrize("query", ["ü" * 5000, "Wetter\x1b[31m", "天気", "\U0001f327", "-- x"])
-    def test_odd_prompts_are_prompts(self, shell: Shell, query: str) -> None:
-        done = shell.invoke("search", "--json", "--", query)
+    def test_odd_prompts_are_prompts(self, shell: Shell) -> None:
+        for query in ("ü" * 5000, "Wetter\x1b[31m", "天気", "\U0001f327", "-- x"):
+            done = shell.invoke("search", "--json", "--", query)
 
-        assert done.code in (0, 1)
-        assert isinstance(done.json()["hits"], list)
+            assert done.code in (0, 1)
+            assert isinstance(done.json()["hits"], list)
 
-    def test_a_disabled_tool_is_not_found(self, tmp_path: Path) -> None:
+    def test_a_disabled_or_unadmitted_tool_is_not_found(self, tmp_path: Path) -> None:
         desk = Shell(tmp_path, {"TOOLKILN_DEV": "0"})
         (tmp_path / "tools").mkdir()
         for name, source in TOOLS.items():
             (tmp_path / "tools" / name).write_text(source)
-        desk.invoke(*ADMITTED)
 
-        before = desk.invoke("search", "weather", "--json").json()["hits"][0]["name"]
+        assert "toolkiln admit" in desk.refused("search", "weather")
+        desk.invoke(*ADMITTED)
+        before = desk.invoke("search", "weather", "--json").json()["hits"]
         desk.invoke("disable", "get_weather")
         after = desk.invoke("search", "weather", "--json").json()["hits"]
 
-        assert before == "get_weather"
+        assert before[0]["name"] == "get_weather"
         assert "get_weather" not in {hit["name"] for hit in after}
-
-    def test_what_is_not_admitted_is_not_found(self, shell: Shell, tmp_path: Path) -> None:
-        (tmp_path / "mail.py").write_text(TOOLS["mail.py"])
-
-        done = shell.having(TOOLKILN_DEV="0").invoke("search", "mail", "--tools", str(tmp_path))
-
-        assert done.code == 2
-        assert "toolkiln admit" in done.err
-
-    def test_a_reader_that_leaves_early_is_no_error(self, shell: Shell) -> None:
-        done = subprocess.run(
-            f"{COMMAND} search weather -k 3 --why | head -c 1 > /dev/null",
-            shell=True, cwd=shell.folder, env=shell.environ(), capture_output=True, timeout=BOUND,
-        )  # fmt: skip
-
-        assert b"Traceback" not in done.stderr
 
 
 class TestEval:
-    def test_recall_is_told_of_every_query_whose_tools_exist(
+    def test_recall_is_shown_for_every_query_whose_tools_exist(
         self, shell: Shell, cases: Path
     ) -> None:
         done = shell.run("eval", "search", str(cases))
@@ -181,41 +158,27 @@ class TestEval:
         assert done.code == 0
         assert ElementTree.parse(tmp_path / "plot.svg").getroot().tag.endswith("svg")
 
-    @pytest.mark.parametrize(
-        "content",
-        [b"", b"\n", b"{", b"[]", b"\xff", b'{"query": "x"}', b'{"query": 1, "gold": ["a"]}',
-         b'{"query": "x", "gold": "get_weather"}', b"[" * 100_000],
-    )  # fmt: skip
     def test_a_file_that_is_no_list_of_queries_is_a_clear_error(
-        self, shell: Shell, tmp_path: Path, content: bytes
+        self, shell: Shell, tmp_path: Path
     ) -> None:
         file = tmp_path / "bad.jsonl"
-        file.write_bytes(content)
+        for content in (
+            b"", b"\n", b"{", b"[]", b"\xff", b'{"query": "x"}', b'{"query": 1, "gold": ["a"]}',
+            b'{"query": "x", "gold": "get_weather"}', b"[" * 100_000,
+        ):  # fmt: skip
+            file.write_bytes(content)
 
-        done = shell.invoke("eval", "search", str(file))
-
-        assert (done.code, done.out) == (2, "")
-        assert done.err.startswith("error: ")
+            shell.refused("eval", "search", str(file))
 
     def test_a_line_that_is_wrong_is_named(self, shell: Shell, cases: Path) -> None:
         cases.write_text(cases.read_text() + "\n{oops}\n")
 
-        assert "line 3" in shell.invoke("eval", "search", str(cases)).err
+        assert "line 3" in shell.refused("eval", "search", str(cases))
 
-    @pytest.mark.parametrize("option", ["--against", "--svg"])
-    def test_files_that_cannot_be_are_clear_errors(
-        self, shell: Shell, cases: Path, option: str
-    ) -> None:
-        done = shell.invoke("eval", "search", str(cases), option, "nowhere/at/all")
-
-        assert (done.code, done.out) == (2, "")
-        assert "nowhere/at/all" in done.err
-
-    def test_a_file_that_is_missing_is_a_clear_error(self, shell: Shell) -> None:
-        done = shell.run("eval", "search", "nope.jsonl")
-
-        assert (done.code, done.out) == (2, "")
-        assert "nope.jsonl" in done.err
+    def test_files_that_cannot_be_used_are_clear_errors(self, shell: Shell, cases: Path) -> None:
+        place = "nowhere/at/all"
+        for files in ([place], [str(cases), "--against", place], [str(cases), "--svg", place]):
+            assert place in shell.refused("eval", "search", *files)
 
 
 class TestUsages:

@@ -1,4 +1,4 @@
-"""Calls that wait for a person, on the command line: told, shown, answered once, by whom it may."""
+"""Calls that wait for a person, on the command line: listed, shown, and answered once."""
 
 import json
 import re
@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from tables import each_row
 from toolkiln.model.policy import Approval
 from toolkiln.security.sessions import account_name
 from toolkiln.store.store import open_store
 
-from .conftest import BOUND, Shell
+from .conftest import BOUND, Shell, token
 
 SETTINGS = """
 [[rules]]
@@ -43,7 +44,7 @@ def wipe(path: str, deep: bool = False) -> str:
 
 @tool
 def own(name: str) -> str:
-    """Do something of one's own.
+    """Do something of the caller's own.
 
     Args:
         name: What.
@@ -63,34 +64,17 @@ def shut(name: str) -> str:
 HOSTILE = "fine\nerror: forged \x1b[2J\u202e"
 
 
-@pytest.fixture
-def fresh(shell: Shell, tmp_path: Path) -> Shell:
-    """The same tools, with a state that nothing was written to."""
-    return shell.having(TOOLKILN_STATE=str(tmp_path / "state"))
-
-
-def token(shell: Shell, user: str, *options: str) -> str:
-    return shell.invoke("sessions", "create", user, *options).out.strip()
-
-
 def approver(shell: Shell) -> str:
     return token(shell, "bob", "--privilege", "APPROVE")
 
 
 def ask(shell: Shell, user: str = "ann", **fields: Any) -> str:
-    """Write down a request as a waiting call does; the id of it."""
+    """Store a request as a waiting call does; its id."""
     given: dict[str, Any] = {
-        "id": "",
-        "tool": "wipe",
-        "digest": "0" * 64,
-        "arguments": {"path": "/a"},
-        "user": user,
-        "session": "s",
-        "call_id": "c",
-        "why": "wipe requires approval for every call",
-        "created": 0.0,
-        "expires": 300.0,
-    }
+        "id": "", "tool": "wipe", "digest": "0" * 64, "arguments": {"path": "/a"}, "user": user,
+        "session": "s", "call_id": "c", "why": "wipe requires approval for every call",
+        "created": 0.0, "expires": 300.0,
+    }  # fmt: skip
     state = Path(shell.variables["TOOLKILN_STATE"])
     state.mkdir(exist_ok=True)
     with closing(open_store(state / "store.db")) as store:
@@ -99,24 +83,22 @@ def ask(shell: Shell, user: str = "ann", **fields: Any) -> str:
         return store.approvals.ask(request, "f", json.dumps(fields), keys).id  # type: ignore[arg-type]
 
 
-def known(shell: Shell, approval: str) -> Any:
+def stored(shell: Shell, approval: str) -> Any:
+    """The request as it is stored."""
     return shell.invoke("approvals", "show", approval, "--json").json()
 
 
 class TestLooking:
     def test_what_waits_is_listed(self, fresh: Shell) -> None:
+        before = fresh.invoke("approvals", "list")
         approval = ask(fresh)
 
         done = fresh.invoke("approvals", "list")
 
         titles, row = done.out.splitlines()
+        assert (before.code, before.out, before.err) == (0, "", "no pending approvals\n")
         assert titles.split() == ["id", "state", "tool", "user", "until", "why"]
         assert row.split()[:4] == [approval, "pending", "wipe", "ann"]
-
-    def test_nothing_waits(self, fresh: Shell) -> None:
-        done = fresh.invoke("approvals", "list")
-
-        assert (done.code, done.out, done.err) == (0, "", "no pending approvals\n")
 
     def test_the_arguments_are_shown_exactly(self, fresh: Shell) -> None:
         arguments = {"path": "a\nuser: root\x1b[2J\u202e\x9b é\ud800", "deep": True}
@@ -132,7 +114,7 @@ class TestLooking:
             "id", "tool", "user", "session", "call", "why", "state", "until",
         ]  # fmt: skip
 
-    def test_nothing_that_somebody_chose_forges_a_line(self, fresh: Shell) -> None:
+    def test_no_text_of_a_caller_forges_a_line(self, fresh: Shell) -> None:
         approval = ask(fresh, HOSTILE, why=HOSTILE, tool=HOSTILE, call_id=HOSTILE, session=HOSTILE)
         fresh.invoke("approvals", "reject", approval, "--reason", HOSTILE)
 
@@ -160,17 +142,12 @@ class TestLooking:
         assert fresh.invoke("approvals", "show", approval, "--token", bob).code == 0
         assert fresh.invoke("approvals", "list", "--token", "forged").code == 2
 
-    @pytest.mark.parametrize("command", ["show", "approve", "reject", "forget"])
-    @pytest.mark.parametrize("which", ["nonsense", "", "%", "abcdef", "x" * 5000, "a\nb"])
-    def test_an_id_that_is_none_is_a_clear_error(
-        self, fresh: Shell, command: str, which: str
-    ) -> None:
+    def test_an_id_that_is_none_is_a_clear_error(self, fresh: Shell) -> None:
         ask(fresh)
 
-        done = fresh.invoke("approvals", command, which)
-
-        assert (done.code, done.out) == (2, "")
-        assert done.err.startswith("error: ")
+        for command in ("show", "approve", "reject", "forget"):
+            for which in ("nonsense", "", "%", "abcdef", "x" * 5000, "a\nb"):
+                fresh.refused("approvals", command, which)
 
 
 class TestAnswering:
@@ -180,8 +157,8 @@ class TestAnswering:
         done = fresh.invoke("approvals", "approve", approval[:6], "--reason", "looks fine")
 
         assert (done.code, done.out) == (0, f"approved: {approval}: wipe for ann\n")
-        told = known(fresh, approval)
-        assert (told["state"], told["reason"]) == ("approved", "looks fine")
+        found = stored(fresh, approval)
+        assert (found["state"], found["reason"]) == ("approved", "looks fine")
 
     def test_a_session_with_the_privilege_approves_as_its_holder(self, fresh: Shell) -> None:
         approval = ask(fresh)
@@ -189,86 +166,66 @@ class TestAnswering:
         done = fresh.invoke("approvals", "approve", approval, "--token", approver(fresh))
 
         assert done.code == 0
-        assert known(fresh, approval)["decided_by"] == "bob"
+        assert stored(fresh, approval)["decided_by"] == "bob"
 
-    @pytest.mark.parametrize("command", ["approve", "reject", "forget"])
-    def test_a_session_without_it_may_not(self, fresh: Shell, command: str) -> None:
-        approval = ask(fresh)
+    def test_a_session_without_it_may_not(self, fresh: Shell) -> None:
+        approval, eve = ask(fresh), token(fresh, "eve")
 
-        done = fresh.invoke("approvals", command, approval, "--token", token(fresh, "eve"))
+        for command in ("approve", "reject", "forget"):
+            assert "APPROVE" in fresh.refused("approvals", command, approval, "--token", eve)
 
-        assert (done.code, done.out) == (2, "")
-        assert "APPROVE" in done.err
-        assert known(fresh, approval)["state"] == "pending"
-        assert "denied" in fresh.invoke("audit", "list", "--user=eve").out
+        assert stored(fresh, approval)["state"] == "pending"
+        assert fresh.invoke("audit", "list", "--user=eve").out.count("denied") >= 3
 
-    @pytest.mark.parametrize("command", ["approve", "reject"])
-    def test_nobody_answers_their_own(self, fresh: Shell, command: str) -> None:
-        approval = ask(fresh, "bob")
+    def test_callers_answer_their_own_only_if_a_rule_lets_them(self, fresh: Shell) -> None:
+        bob = approver(fresh)
+        approval, own = ask(fresh, "bob"), ask(fresh, "bob", approve_own=True, call_id="d")
 
-        done = fresh.invoke("approvals", command, approval, "--token", approver(fresh))
+        for command in ("approve", "reject"):
+            error = fresh.refused("approvals", command, approval, "--token", bob)
+            assert "made this call and may not approve it" in error
 
-        assert (done.code, done.out) == (2, "")
-        assert "made this call and may not approve it" in done.err
-        assert known(fresh, approval)["state"] == "pending"
+        assert stored(fresh, approval)["state"] == "pending"
+        assert fresh.invoke("approvals", "approve", own, "--token", token(fresh, "bob")).code == 0
 
-    def test_a_rule_may_let_them(self, fresh: Shell) -> None:
-        approval = ask(fresh, "ann", approve_own=True)
-
-        done = fresh.invoke("approvals", "approve", approval, "--token", token(fresh, "ann"))
-
-        assert done.code == 0
-
-    @pytest.mark.parametrize("way", ["here", "file"])
-    def test_other_arguments_can_be_put_in_their_place(
-        self, fresh: Shell, way: str, tmp_path: Path
-    ) -> None:
-        approval = ask(fresh)
+    def test_other_arguments_can_be_put_in_their_place(self, fresh: Shell, tmp_path: Path) -> None:
         text = '{"path": "/b", "deep": true}'
         (tmp_path / "edit.json").write_text(text)
-        given = text if way == "here" else f"@{tmp_path / 'edit.json'}"
 
-        done = fresh.invoke("approvals", "approve", approval, "--edit", given)
+        for edit in (text, f"@{tmp_path / 'edit.json'}"):
+            approval = ask(fresh, call_id=edit)
+            done = fresh.invoke("approvals", "approve", approval, "--edit", edit)
 
-        assert done.code == 0
-        assert known(fresh, approval)["edited"] == {"path": "/b", "deep": True}
-        assert "run with:\n" in fresh.invoke("approvals", "show", approval).out
+            assert done.code == 0
+            assert stored(fresh, approval)["edited"] == {"path": "/b", "deep": True}
+            assert "run with:\n" in fresh.invoke("approvals", "show", approval).out
 
-    @pytest.mark.parametrize(
+    @each_row(
         "edit",
         ['{"path": 3}', "{}", '{"path": "/a", "more": 1}', '{"path"', "[]", "path=/b", "",
          "@nowhere.json", '{"path": "/a", "path": "/b"}', "[" * 100_000],
-        ids=lambda text: text[:20],
     )  # fmt: skip
     def test_arguments_that_do_not_fit_are_refused(self, fresh: Shell, edit: str) -> None:
         approval = ask(fresh)
 
-        done = fresh.invoke("approvals", "approve", approval, "--edit", edit)
+        fresh.refused("approvals", "approve", approval, "--edit", edit)
 
-        assert (done.code, done.out) == (2, "")
-        assert known(fresh, approval)["state"] == "pending"
+        assert stored(fresh, approval)["state"] == "pending"
 
     def test_an_approval_is_remembered_and_forgotten(self, fresh: Shell) -> None:
         approval = ask(fresh)
+
+        assert fresh.invoke("approvals", "approve", approval, "--remember", "ever").code == 2
         fresh.invoke("approvals", "approve", approval, "--remember", "session")
 
         assert "remembered for: session\n" in fresh.invoke("approvals", "show", approval).out
         assert fresh.invoke("approvals", "forget", approval).code == 0
-        again = fresh.invoke("approvals", "forget", approval)
-        assert (again.code, again.out) == (2, "")
-
-    def test_it_is_remembered_for_what_there_is(self, fresh: Shell) -> None:
-        done = fresh.invoke("approvals", "approve", ask(fresh), "--remember", "ever")
-
-        assert done.code == 2
+        fresh.refused("approvals", "forget", approval)
 
     def test_a_request_that_has_expired_cannot_be_answered(self, fresh: Shell) -> None:
         approval = ask(fresh, expires=0.0)
 
-        done = fresh.invoke("approvals", "approve", approval)
-
-        assert done.code == 2
-        assert "has expired" in done.err
+        assert "has expired" in fresh.refused("approvals", "approve", approval)
 
     def test_of_two_answers_at_once_one_counts(self, fresh: Shell) -> None:
         approval = ask(fresh)
@@ -282,7 +239,7 @@ class TestAnswering:
 
         codes = {answer: process.returncode for answer, process in both.items()}
         assert sorted(codes.values()) == [0, 2]
-        assert codes[known(fresh, approval)["state"]] == 0
+        assert codes[stored(fresh, approval)["state"]] == 0
 
 
 class TestCalling:
@@ -292,12 +249,12 @@ class TestCalling:
             assert call.stdout is not None
             assert call.stderr is not None
             assert call.stderr.readline().startswith("waiting for a person until 2")
-            told = re.search(r"`toolkiln approvals approve (\w+)`", call.stderr.readline())
-            assert told is not None
+            hint = re.search(r"`toolkiln approvals approve (\w+)`", call.stderr.readline())
+            assert hint is not None
 
-            refused = fresh.invoke("approvals", "approve", told[1])
+            refused = fresh.invoke("approvals", "approve", hint[1])
             edited = ["--edit", '{"name": "b"}', "--token", bob]
-            approved = fresh.invoke("approvals", "approve", told[1], *edited)
+            approved = fresh.invoke("approvals", "approve", hint[1], *edited)
 
             assert (refused.code, approved.code) == (2, 0)
             assert call.stdout.read() == "shut b\n"
@@ -308,12 +265,11 @@ class TestCalling:
             assert call.stdout is not None
             assert call.stderr is not None
             call.stderr.readline()
-            told = re.search(r"approve (\w+)`", call.stderr.readline())
-            assert told is not None
+            hint = re.search(r"approve (\w+)`", call.stderr.readline())
+            assert hint is not None
 
-            fresh.invoke(
-                "approvals", "reject", told[1], "--reason", "not today", "--token", approver(fresh)
-            )
+            reason = ("--reason", "not today", "--token", approver(fresh))
+            fresh.invoke("approvals", "reject", hint[1], *reason)
 
             result = json.loads(call.stdout.read())
             assert call.wait(BOUND) == 2
@@ -339,7 +295,7 @@ class TestCalling:
         assert cancelled.code == 0
         assert fresh.invoke("approvals", "list").err == "no pending approvals\n"
 
-    def test_a_task_that_nobody_approved_in_time_says_so_and_can_be_tried_again(
+    def test_a_task_that_was_not_approved_in_time_says_so_and_can_be_tried_again(
         self, fresh: Shell
     ) -> None:
         call = ["call", "wipe", "path=/a", "--background", "--timeout", "0.3"]
@@ -357,9 +313,9 @@ class TestCalling:
 
     @pytest.mark.parametrize(
         ("answer", "code", "said"),
-        [(b"y\n", 0, "did it"), (b"\n", 2, "rejected this call"), (b"\xff\n", 2, "rejected")],
+        [(b"y\n", 0, "did it"), (b"\xff\n", 2, "rejected this call")],
     )
-    def test_whoever_may_approve_their_own_is_asked_at_the_terminal(
+    def test_a_caller_who_may_approve_their_own_is_asked_at_the_terminal(
         self, fresh: Shell, answer: bytes, code: int, said: str
     ) -> None:
         ended, shown = typed(fresh, answer, "call", "own", "name=it")
@@ -392,7 +348,7 @@ class TestCalling:
         assert (ended, "wiped /a" in shown) == (0, True)
         assert f"self-approved by {account_name()}" in records
 
-    def test_who_may_not_approve_their_own_is_not_asked_there(self, fresh: Shell) -> None:
+    def test_a_caller_who_may_not_approve_their_own_is_not_asked_there(self, fresh: Shell) -> None:
         ended, shown = typed(fresh, b"y\n\x03", "call", "shut", "name=it", marker=b"approve ")
 
         assert ended != 0
