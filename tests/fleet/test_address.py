@@ -1,5 +1,6 @@
 """From a URL to a server: what is understood, what fails and how, and no password in messages."""
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.errors import StoreError
-from toolkiln.fleet import address
+from tables import each_row
+from toolkiln.errors import StoreError, Unreachable
+from toolkiln.fleet import address, connection
 from toolkiln.fleet.address import Address, open_redis, read_address
+from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.security_stores import RedisBuckets, RedisSessions
 from toolkiln.model.identity import Caller, SessionRecord
 from toolkiln.model.policy import Draw, Rate
@@ -19,9 +22,14 @@ from toolkiln.model.policy import Draw, Rate
 from . import servers
 from .servers import Proxy, Server
 
+DRAW = Draw("ann", Rate(50, 86_400))
+SECRET = "s3cr3t/?%"
+QUOTED = "s3cr3t%2F%3F%25"
+RIGHTS = "+evalsha +script|load +@hash +@sortedset +del +pexpire +pexpireat +time"
 
-@pytest.mark.parametrize(
-    ("url", "address"),
+
+@each_row(
+    "url, address",
     [
         ("redis://h", Address("redis://h:6379/0", (("h", 6379),))),
         ("redis://h:1/2", Address("redis://h:1/2", (("h", 1),), database=2)),
@@ -56,9 +64,13 @@ def test_a_url_says_where_a_server_is(url: str, address: Address) -> None:
     assert read_address(url) == address
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
+        "",
+        "localhost",
+        "http://localhost",
+        "redis+sentinel://localhost/main",
         "redis+sentinel://a,b",
         "redis+sentinel://a,b/",
         "redis+sentinel:///main",
@@ -68,58 +80,6 @@ def test_a_url_says_where_a_server_is(url: str, address: Address) -> None:
         "redis+sentinel://a:99999/main",
         "unix+sentinel:///main",
         "redis://a,b/0",
-    ],
-)
-def test_a_url_that_cannot_be_used_is_refused(url: str) -> None:
-    with pytest.raises(StoreError) as caught:
-        read_address(url)
-
-    assert caught.value.hint
-
-
-DRAW = Draw("ann", Rate(50, 86_400))
-SECRET = "s3cr3t/?%"
-QUOTED = "s3cr3t%2F%3F%25"
-RIGHTS = "+evalsha +script|load +@hash +@sortedset +del +pexpire +pexpireat +time"
-
-
-def refused(url: str) -> StoreError:
-    with pytest.raises(StoreError) as caught:
-        open_redis(url)
-    return caught.value
-
-
-def left(server: Server) -> float:
-    """The tokens that were left when somebody last took some."""
-    with closing(server.client()) as client:
-        return float(client.hget(client.keys("*bucket*")[0], "tokens") or "nan")
-
-
-@pytest.mark.parametrize("database", ["", "/", "/0", "/3"])
-def test_a_server_is_used_by_port_and_database(server: Server, database: str) -> None:
-    with closing(open_redis(server.url + database)) as opened:
-        RedisBuckets(opened).take([DRAW])
-
-    with closing(server.client(db=int(database.strip("/") or 0))) as client:
-        assert client.dbsize() == 1
-
-
-@pytest.mark.parametrize("query", ["", "?db=2"])
-def test_a_server_is_used_by_socket(server: Server, query: str) -> None:
-    with closing(open_redis(f"unix://{server.socket}{query}")) as opened:
-        RedisBuckets(opened).take([DRAW])
-
-    with closing(server.client(db=2 if query else 0)) as client:
-        assert client.dbsize() == 1
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "localhost",
-        "http://localhost",
-        "redis+sentinel://localhost/main",
         "redis://",
         "redis:///0",
         "redis://localhost/one",
@@ -133,9 +93,12 @@ def test_a_server_is_used_by_socket(server: Server, query: str) -> None:
         "redis://local\0host",
         "redis://\ud800",
         "redis://[::1",
+        "redis://a..b",
+        "redis://nowhere.invalid",
         "unix://",
         "unix://relative/path",
         "unix:///path?db=x",
+        "unix:///no%00where",
         f"redis://:{SECRET}@localhost",
         "redis://:s3cr3t#@localhost",
         "redis://:s3cr3t@2@localhost",
@@ -145,54 +108,144 @@ def test_a_server_is_used_by_socket(server: Server, query: str) -> None:
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_without_quoting_it(url: str) -> None:
-    error = refused(url)
+    with pytest.raises(StoreError) as caught:
+        open_redis(url)
 
-    assert error.hint
-    assert "s3cr3t" not in str(error) + error.hint
+    assert caught.value.hint
+    assert "s3cr3t" not in str(caught.value) + caught.value.hint
 
 
-@pytest.mark.parametrize("url", ["redis://a..b", "redis://nowhere.invalid", "unix:///no%00where"])
-def test_a_place_that_cannot_be_is_an_error_with_a_hint(url: str) -> None:
-    assert refused(url).hint
+def hello(version: str) -> list[bytes]:
+    return [b"server", b"redis", b"version", version.encode(), b"mode", b"standalone"]
+
+
+def test_an_old_server_is_refused() -> None:
+    for version in ("5.0.14", "6.0.16", "6", ""):
+        with pytest.raises(StoreError, match="too old"):
+            read_address("redis://h").check(hello(version))
+    for version in ("6.2.0", "7.4.1", "10.0.0", "7.2.rc1"):
+        read_address("redis://h").check(hello(version))
+
+
+def test_without_its_package_the_hint_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+
+    with pytest.raises(StoreError) as caught:
+        open_redis("redis://localhost")
+
+    assert caught.value.hint == "pip install 'toolkiln[redis]'"
+
+
+def test_importing_the_package_loads_no_redis() -> None:
+    code = "import toolkiln.fleet, sys; sys.exit('redis' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+# Servers that both clients refuse: the blocking one, and the one with a connection for many tasks
+
+
+def refusals(url: str) -> list[StoreError]:
+    """What both clients say of a server that they cannot use."""
+    with pytest.raises(StoreError) as blocking:
+        open_redis(url)
+    with pytest.raises(StoreError) as piped:
+        asyncio.run(RedisPipe(read_address(url)).open())
+    return [blocking.value, piped.value]
 
 
 def test_a_closed_port_is_an_error_with_a_hint() -> None:
-    error = refused(f"redis://:{QUOTED}@127.0.0.1:{servers.free_port()}")
+    blocking, piped = refusals(f"redis://:{QUOTED}@127.0.0.1:{servers.free_port()}")
 
-    assert "refused" in str(error)
-    assert error.hint == "check that the server is running and the URL is correct"
+    assert "refused" in str(blocking)
+    assert isinstance(piped, Unreachable)
+    assert not piped.sent
+    for error in (blocking, piped):
+        assert error.hint == "check that the server is running and the URL is correct"
 
 
-@pytest.mark.parametrize(
-    ("credentials", "hint"),
-    [
-        ("", "put user and password into the URL"),
-        (":s3cr3twrong@", "check user and password in the URL"),
-        ("s3cr3tuser:s3cr3twrong@", "check user and password in the URL"),
-    ],
-)
-def test_a_wrong_password_is_an_error_that_does_not_quote_it(
-    folder: Path, credentials: str, hint: str
+def test_a_wrong_password_is_an_error_that_does_not_quote_it(folder: Path, server: Server) -> None:
+    with servers.running(folder, "--requirepass", SECRET) as locked:
+        for credentials, hint in (
+            ("", "put user and password into the URL"),
+            (":s3cr3twrong@", "check user and password in the URL"),
+            ("s3cr3tuser:s3cr3twrong@", "check user and password in the URL"),
+        ):
+            errors = refusals(f"redis://{credentials}127.0.0.1:{locked.port}")
+            assert [error.hint for error in errors] == [hint, hint]
+            assert "s3cr3twrong" not in f"{errors}"
+            assert errors[0].__suppress_context__  # of redis-py, whose tracebacks have it
+        url = f"redis://:{QUOTED}@127.0.0.1:{locked.port}"
+        with closing(open_redis(url)) as opened:
+            assert RedisBuckets(opened).take([DRAW]) == 0.0
+            pipe = RedisPipe(read_address(url))
+            assert "s3cr3t" not in repr(opened) + opened.name + repr(pipe) + repr(pipe.address)
+    assert all(error.hint for error in refusals(f"redis://:{QUOTED}@127.0.0.1:{server.port}"))
+
+
+@pytest.mark.parametrize("says", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n" * 9, b""])
+def test_a_server_of_another_kind_is_an_error(server: Server, says: bytes) -> None:
+    class Other(Proxy):
+        def _serve(self, client: socket.socket) -> None:
+            with client:
+                client.sendall(says)
+
+    with closing(Other(server)) as other:
+        assert all(error.hint for error in refusals(f"redis://127.0.0.1:{other.port}"))
+
+
+def test_a_server_that_does_not_answer_is_an_error_not_a_hang(
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with servers.running(folder, "--requirepass", SECRET) as server:
-        error = refused(f"redis://{credentials}127.0.0.1:{server.port}")
+    monkeypatch.setattr(address, "_READ_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "_CONNECT_SECONDS", 0.1)
+    with closing(socket.create_server(("127.0.0.1", 0))) as mute:
+        errors = refusals(f"redis://127.0.0.1:{mute.getsockname()[1]}")
+    unencrypted = refusals(f"rediss://127.0.0.1:{server.port}")
 
-    assert error.hint == hint
-    assert "s3cr3twrong" not in str(error)
-    assert error.__suppress_context__
+    assert all("Timeout" in str(error) for error in errors)
+    assert all(error.hint for error in unencrypted)
 
 
-def test_a_right_password_lets_in_and_is_not_shown(folder: Path) -> None:
-    with (
-        servers.running(folder, "--requirepass", SECRET) as server,
-        closing(open_redis(f"redis://:{QUOTED}@127.0.0.1:{server.port}")) as opened,
-    ):
+def test_a_cluster_is_refused(folder: Path) -> None:
+    # It also listens 10,000 ports further up.
+    port = next(port for port in iter(servers.free_port, None) if port < 55_000)
+    with servers.running(folder, "--cluster-enabled", "yes", port=port) as server:
+        assert all("Cluster" in str(error) for error in refusals(server.url))
+
+
+def test_a_certificate_that_is_unknown_or_of_another_host_is_refused(
+    tls_port: int, certificate: Path
+) -> None:
+    known = f"ssl_ca_certs={certificate}"
+    with closing(open_redis(f"rediss://127.0.0.1:{tls_port}?{known}")) as opened:
         assert RedisBuckets(opened).take([DRAW]) == 0.0
-        assert "s3cr3t" not in repr(opened) + opened.name
+    for place in (f"127.0.0.1:{tls_port}", f"localhost:{tls_port}?{known}"):
+        assert all("certificate" in str(error.hint) for error in refusals(f"rediss://{place}"))
+    missing = refusals(f"rediss://127.0.0.1:{tls_port}?ssl_ca_certs=/no/where")
+    assert all(error.hint for error in missing)
 
 
-def test_a_password_that_the_server_does_not_ask_for_is_an_error(server: Server) -> None:
-    assert refused(f"redis://:{QUOTED}@127.0.0.1:{server.port}").hint
+# The blocking client
+
+
+@each_row("place, database", [("", 0), ("/", 0), ("/0", 0), ("/3", 3), ("?db=2", 2)])
+def test_a_server_is_used_by_port_or_socket_and_database(
+    server: Server, place: str, database: int
+) -> None:
+    url = f"unix://{server.socket}{place}" if "?" in place else server.url + place
+    with closing(server.client(db=database)) as client:
+        client.flushdb()
+        with closing(open_redis(url)) as opened:
+            RedisBuckets(opened).take([DRAW])
+
+        assert client.dbsize() == 1
+
+
+def left(server: Server) -> float:
+    """The tokens that were left after the last attempt to take some."""
+    with closing(server.client()) as client:
+        return float(client.hget(client.keys("*bucket*")[0], "tokens") or "nan")
 
 
 def test_a_user_with_few_rights_is_enough(server: Server) -> None:
@@ -267,26 +320,6 @@ def test_calls_under_way_when_the_server_is_killed_all_end_in_an_error(folder: P
             assert all(isinstance(end.exception(timeout=60), StoreError) for end in ends)
 
 
-def test_a_server_that_does_not_answer_is_an_error_not_a_hang(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(address, "_READ_SECONDS", 0.1)
-    with closing(socket.create_server(("127.0.0.1", 0))) as mute:
-        error = refused(f"redis://127.0.0.1:{mute.getsockname()[1]}")
-
-    assert "Timeout" in str(error)
-
-
-def test_a_server_that_talks_nonsense_is_an_error(folder: Path) -> None:
-    class Webserver(Proxy):
-        def _serve(self, client: socket.socket) -> None:
-            with client:
-                client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-    with servers.running(folder) as server, closing(Webserver(server)) as proxy:
-        assert refused(f"redis://127.0.0.1:{proxy.port}").hint
-
-
 def test_a_script_whose_answer_is_lost_is_not_run_again(server: Server) -> None:
     with (
         closing(Proxy(server)) as proxy,
@@ -328,65 +361,3 @@ def test_more_threads_than_connections_wait_their_turn(server: Server) -> None:
         waits = list(pool.map(lambda _: buckets.take([DRAW]), range(300)))
 
     assert waits.count(0.0) == 50
-
-
-def test_an_old_server_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address, "_OLDEST", (99, 0))
-
-    error = refused(server.url)
-
-    assert "too old" in str(error)
-
-
-def test_a_cluster_is_refused(folder: Path) -> None:
-    # It also listens 10,000 ports further up.
-    port = next(port for port in iter(servers.free_port, None) if port < 55_000)
-    with servers.running(folder, "--cluster-enabled", "yes", port=port) as server:
-        error = refused(server.url)
-
-    assert "Cluster" in str(error)
-
-
-def test_without_its_package_the_hint_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "redis", None)
-
-    assert refused("redis://localhost").hint == "pip install 'toolkiln[redis]'"
-
-
-def test_importing_the_package_loads_no_redis() -> None:
-    code = "import toolkiln.fleet, sys; sys.exit('redis' in sys.modules)"
-
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
-
-
-def test_tls_is_spoken_to_a_server_whose_certificate_is_known(
-    tls_port: int, certificate: Path
-) -> None:
-    url = f"rediss://127.0.0.1:{tls_port}?ssl_ca_certs={certificate}"
-    with closing(open_redis(url)) as opened:
-        assert RedisBuckets(opened).take([DRAW]) == 0.0
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_certificate_that_is_unknown_or_of_another_host_is_refused(
-    tls_port: int, certificate: Path, host: str
-) -> None:
-    query = f"?ssl_ca_certs={certificate}" if host == "localhost" else ""
-
-    error = refused(f"rediss://{host}:{tls_port}{query}")
-
-    assert "certificate" in str(error.hint)
-
-
-def test_tls_to_a_server_that_does_not_speak_it_is_an_error(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(address, "_READ_SECONDS", 0.1)
-
-    assert refused(f"rediss://127.0.0.1:{server.port}").hint
-
-
-def test_a_certificate_file_that_is_missing_is_an_error(server: Server) -> None:
-    assert refused(f"rediss://127.0.0.1:{server.port}?ssl_ca_certs=/no/where").hint

@@ -1,14 +1,12 @@
 """What the fleet's catalog promises to those who publish tools and those who present them."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-import redis
 
 from toolkiln.catalog.folder import read_sources
 from toolkiln.fleet import keys, published_tool
@@ -18,6 +16,7 @@ from toolkiln.fleet.message_auth import FleetKeys, seal_bytes
 from toolkiln.fleet.published_tool import write_entry
 from toolkiln.fleet.publisher import Announcements, Publisher, announce
 from toolkiln.fleet.remote_catalog import CatalogReader, fetch
+from toolkiln.fleet.supervisor import open_pipe
 from toolkiln.model.call import Grant
 from toolkiln.model.catalog import Admission, FileVersion, ServedVersion, Snapshot, Tools
 
@@ -27,19 +26,21 @@ KEY = FleetKeys(b"k" * 32)
 OPEN: Mapping[str, Any] = {"policy": "allow", "rules": [], "privileges": {}, "rates": {}}
 
 
-def served(name: str, text: str = "Say hello.", **helpers: bytes) -> ServedVersion:
-    """A file with one tool, as a catalog serves it."""
-    lines = [
-        *(f"from {helper} import greeting" for helper in helpers),
-        f"def {name}(to: str) -> str:",
-    ]
-    source = "\n".join([*lines, f'    """{text}"""', "    return to", ""]).encode()
-    sources = {f"{name}.py": source, **{f"{one}.py": data for one, data in helpers.items()}}
-    reading = read_sources(sources, Path(f"/srv/tools/{name}.py"))
+def served_version(file: str, sources: Mapping[str, bytes]) -> ServedVersion:
+    """These sources, as a catalog serves them."""
+    reading = read_sources(sources, Path(f"/srv/tools/{file}"))
     admission = Admission(
         sha256=reading.digest, version=1, admitted_by="ann", admitted_at="", since=""
     )
-    return ServedVersion(f"{name}.py", FileVersion(reading, sources), admission)
+    return ServedVersion(file, FileVersion(reading, sources), admission)
+
+
+def served(name: str, text: str = "Say hello.", **helpers: bytes) -> ServedVersion:
+    """A file with one tool, as a catalog serves it."""
+    imports = "".join(f"from {helper} import greeting\n" for helper in helpers)
+    source = f'{imports}def {name}(to: str) -> str:\n    """{text}"""\n    return to\n'
+    sources = {f"{one}.py": data for one, data in helpers.items()}
+    return served_version(f"{name}.py", {f"{name}.py": source.encode(), **sources})
 
 
 def snapshot(*files: ServedVersion) -> Snapshot:
@@ -75,22 +76,20 @@ async def names(published: CatalogReader) -> set[str]:
 
 
 async def test_data_files_travel_with_the_version_byte_for_byte(
-    ann: Publisher, pipe: RedisPipe, server: Server
+    ann: Publisher, pipe: RedisPipe, behind: Any
 ) -> None:
     source = b"from toolkiln import tool\n@tool(files=['data/*'])\ndef rates(): ...\n"
     large = bytes(range(256)) * 30_000
     sources = {"rates.py": source, "data/a.bin": b"\x00\xff\r\n", "data/b.bin": large}
-    reading = read_sources(sources, Path("/srv/tools/rates.py"))
-    admission = Admission(sha256=reading.digest, version=1, admitted_by="ann", admitted_at="",
-                          since="")  # fmt: skip
-    await put(ann, ServedVersion("rates.py", FileVersion(reading, sources), admission))
+    file = served_version("rates.py", sources)
+    digest = file.reading.digest
+    await put(ann, file)
 
-    found = await fetch(pipe, KEY, "rates", reading.digest)
-    with closing(server.client()) as client:
-        client.set(keys.source(published_tool.digest_of(b"\x00\xff\r\n")), b"other")
-    damaged = await fetch(pipe, KEY, "rates", reading.digest)
+    found = await fetch(pipe, KEY, "rates", digest)
+    behind.set(keys.source(published_tool.digest_of(b"\x00\xff\r\n")), b"other")
+    damaged = await fetch(pipe, KEY, "rates", digest)
 
-    assert reading.data_files == ("data/a.bin", "data/b.bin")
+    assert file.reading.data_files == ("data/a.bin", "data/b.bin")
     assert found is not None
     assert found.sources == sources
     assert damaged is None
@@ -113,48 +112,33 @@ async def test_what_is_published_is_presented_as_it_is(
 
 
 async def test_nothing_is_read_again_that_has_not_changed(
-    ann: Publisher, published: CatalogReader, server: Server
+    ann: Publisher, published: CatalogReader, behind: Any
 ) -> None:
     await put(ann, served("hello"), served("bye"))
     await published.refresh()
-    before = published.snapshot
-    told = before.tools["hello"]
+    told = published.snapshot.tools["hello"]
     await put(ann, served("hello"), served("bye", "See you."))
-    with closing(server.client()) as client:
-        client.config_resetstat()
-        again = [await published.refresh() for _ in range(2)]
-        looked: Any = client.info("commandstats")
+    behind.config_resetstat()
+    again = [await published.refresh() for _ in range(2)]
 
     assert again == [True, False]
     assert published.snapshot.tools["hello"] is told
     assert published.snapshot.tools["bye"].description == "See you."
-    assert looked["cmdstat_mget"]["calls"] == 1
+    assert behind.info("commandstats")["cmdstat_mget"]["calls"] == 1
 
 
 async def test_a_publication_sends_what_has_changed_and_nothing_else(
-    ann: Publisher, server: Server
+    ann: Publisher, behind: Any
 ) -> None:
     many = [served(f"tool_{number}") for number in range(50)]
     first = await put(ann, *many)
-    with closing(server.client()) as client:
-        client.config_resetstat()
-        second = await put(ann, *many[:-1], served("tool_49", "Say bye."))
-        sent: Any = client.info("commandstats")
-        third = await put(ann, *many[:-1], served("tool_49", "Say bye."))
+    behind.config_resetstat()
+    second = await put(ann, *many[:-1], served("tool_49", "Say bye."))
+    sent = behind.info("commandstats")["cmdstat_set"]["calls"]
+    third = await put(ann, *many[:-1], served("tool_49", "Say bye."))
 
     assert (first, second, third) == (1, 2, 2)
-    assert sent["cmdstat_set"]["calls"] == 3, "an entry, a file, and where the version is"
-
-
-async def test_a_tool_that_its_publisher_has_no_longer_is_gone(
-    ann: Publisher, published: CatalogReader
-) -> None:
-    await put(ann, served("hello"), served("bye"))
-    before = await names(published)
-    await put(ann, served("bye"))
-
-    assert before == {"hello", "bye"}
-    assert await names(published) == {"bye"}
+    assert sent == 3, "an entry, a file, and where the version is"
 
 
 async def test_a_look_at_everything_finds_nothing_where_nothing_is_left(
@@ -222,7 +206,7 @@ async def test_the_pool_that_has_a_name_keeps_it(
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_whatever_publishers_do_callers_see_what_they_have(
-    pipe: RedisPipe, server: Server, seed: int
+    pipe: RedisPipe, seed: int
 ) -> None:
     chance = Random(seed)
     versions = {(n, text): served(n, text) for n in ("a", "b", "c") for text in ("Old.", "New.")}
@@ -252,17 +236,18 @@ async def test_whatever_publishers_do_callers_see_what_they_have(
 
 
 async def test_a_publisher_that_restarts_with_fewer_tools_drops_the_others(
-    ann: Publisher, pipe: RedisPipe, published: CatalogReader, server: Server
+    ann: Publisher, pipe: RedisPipe, published: CatalogReader, behind: Any
 ) -> None:
     await put(ann, served("hello"), served("bye"))
+    before = await names(published)
     restarted = Publisher(pipe, KEY, "default", "ann:/srv/tools")
-    with closing(server.client()) as client:
-        client.config_resetstat()
-        await put(restarted, served("hello"))
-        sent: Any = client.info("commandstats")
+    behind.config_resetstat()
+    await put(restarted, served("hello"))
+    sent = behind.info("commandstats")["cmdstat_set"]["calls"]
 
+    assert before == {"hello", "bye"}
     assert await names(published) == {"hello"}
-    assert sent["cmdstat_set"]["calls"] == 1, "only where the version is"
+    assert sent == 1, "only where the version is"
 
 
 async def test_two_processes_of_one_publisher_agree(
@@ -288,13 +273,18 @@ async def test_many_processes_of_one_publisher_start_at_once(
     assert await names(published) == {"hello", "bye"}
 
 
+def silence(behind: Any, minutes: int) -> None:
+    """Let ann have been silent for so long."""
+    publisher = keys.publisher("default", "ann:/srv/tools")
+    behind.zincrby(keys.PUBLISHERS, -minutes * 60_000, publisher)
+
+
 async def test_a_publisher_without_a_heartbeat_lapses_and_comes_back(
-    ann: Publisher, bob: Publisher, published: CatalogReader, server: Server
+    ann: Publisher, bob: Publisher, published: CatalogReader, behind: Any
 ) -> None:
     await put(ann, served("hello"))
     await put(bob, served("bye"))
-    with closing(server.client()) as client:
-        silence(client, keys.publisher("default", "ann:/srv/tools"), minutes=6)
+    silence(behind, minutes=6)
     await bob.refresh()
     without = await names(published)
     await ann.refresh()
@@ -303,37 +293,27 @@ async def test_a_publisher_without_a_heartbeat_lapses_and_comes_back(
     assert await names(published) == {"hello", "bye"}
 
 
-@pytest.mark.parametrize(("minutes", "left"), [(60, {"hello", "bye"}), (1500, {"bye"})])
 async def test_a_pool_without_workers_keeps_its_tools_for_a_day(
-    ann: Publisher,
-    pipe: RedisPipe,
-    published: CatalogReader,
-    server: Server,
-    minutes: int,
-    left: set[str],
+    ann: Publisher, pipe: RedisPipe, published: CatalogReader, behind: Any
 ) -> None:
     other = Publisher(pipe, KEY, "gpu", "bob")
     await put(ann, served("hello"))
     await put(other, served("bye"))
-    with closing(server.client()) as client:
-        silence(client, keys.publisher("default", "ann:/srv/tools"), minutes)
-    await other.refresh()
+    left = []
+    for minutes in (60, 1440):
+        silence(behind, minutes)
+        await other.refresh()
+        left.append(await names(published))
 
-    assert await names(published) == left
-
-
-def silence(client: "redis.Redis", publisher: str, minutes: int) -> None:
-    """Nobody has heard of a publisher for so long."""
-    client.zincrby(keys.PUBLISHERS, -minutes * 60_000, publisher)
+    assert left == [{"hello", "bye"}, {"bye"}]
 
 
 async def test_what_redis_has_lost_is_published_again_and_kept_meanwhile(
-    ann: Publisher, published: CatalogReader, server: Server
+    ann: Publisher, published: CatalogReader, behind: Any
 ) -> None:
     await put(ann, served("hello"))
     await published.refresh()
-    with closing(server.client()) as client:
-        client.flushall()
+    behind.flushall()
     meanwhile = await names(published)
     await ann.refresh()
     await put(ann, served("hello", "Anew."))
@@ -344,87 +324,69 @@ async def test_what_redis_has_lost_is_published_again_and_kept_meanwhile(
 
 
 async def test_a_catalog_that_went_back_is_read_as_a_whole(
-    ann: Publisher, published: CatalogReader, server: Server
+    ann: Publisher, published: CatalogReader, behind: Any
 ) -> None:
     await put(ann, served("hello"))
-    with closing(server.client()) as client:
-        old: Any = {key: client.dump(key) for key in client.scan_iter()}
-        await put(ann, served("hello"), served("lost"))
-        before = await names(published)
-        client.flushall()
-        for key, value in old.items():
-            client.restore(key, 0, value)
+    old = {key: behind.dump(key) for key in behind.scan_iter()}
+    await put(ann, served("hello"), served("lost"))
+    before = await names(published)
+    behind.flushall()
+    for key, value in old.items():
+        behind.restore(key, 0, value)
 
     assert before == {"hello", "lost"}
     assert await names(published) == {"hello"}
 
 
 async def test_many_names_that_came_and_went_are_forgotten_and_readers_notice(
-    ann: Publisher, published: CatalogReader, server: Server
+    ann: Publisher, published: CatalogReader, behind: Any
 ) -> None:
     await put(ann, served("hello"), served("bye"))
     await published.refresh()
     await put(ann, served("hello"))
-    with closing(server.client()) as client:
-        number = int(client.hget(keys.CATALOG, "number") or 0)
-        client.zadd(keys.CATALOG_CHANGES, {f"old_{i}": number for i in range(10_001)})
-        await put(ann, served("hello"), served("more"))
-        left = client.zcard(keys.CATALOG_CHANGES)
+    number = int(behind.hget(keys.CATALOG, "number") or 0)
+    behind.zadd(keys.CATALOG_CHANGES, {f"old_{i}": number for i in range(10_001)})
+    await put(ann, served("hello"), served("more"))
 
-    assert left < 6_000
+    assert behind.zcard(keys.CATALOG_CHANGES) < 6_000
     assert await names(published) == {"hello", "more"}
 
 
-Damage = Callable[[bytes], bytes]
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
-        lambda data: b"",
-        lambda data: seal_bytes(FleetKeys(b"another key"), "entry", data[32:]),
-        lambda data: seal_bytes(KEY, "permissions", data[32:]),
-        lambda data: seal_bytes(KEY, "entry", b"\xff\xff"),
-        lambda data: seal_bytes(KEY, "entry", data[32:].replace(b"hello", b"jello")),
-        lambda data: write_entry(
-            KEY, "default", served("other"), served("other").read.tool("other"), Grant()
-        ),
-    ],
-)
 async def test_a_forged_or_damaged_entry_is_left_out_with_a_warning(
-    ann: Publisher,
-    published: CatalogReader,
-    pipe: RedisPipe,
-    server: Server,
-    caplog: pytest.LogCaptureFixture,
-    damage: Damage,
+    ann: Publisher, pipe: RedisPipe, behind: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hello = served("hello")
+    hello, other = served("hello"), served("other")
     await put(ann, hello, served("bye"))
-    with closing(server.client()) as opened:
-        client: Any = opened
-        (entry,) = [
-            key for key in client.keys("toolkiln:entry:*") if b"hello" in (client.get(key) or b"")
-        ]
-        client.set(entry, damage(client.get(entry) or b""))
+    [entry] = [key for key in behind.keys("toolkiln:entry:*") if b"hello" in behind.get(key)]
+    data = behind.get(entry)
 
-    assert await names(published) == {"bye"}
-    assert "hello" in caplog.text
-    assert "hello" not in published.snapshot.tools
-    assert await fetch(pipe, KEY, "hello", hello.read.digest) is None
+    for damaged in (
+        data[:-1] + bytes([data[-1] ^ 1]),
+        b"",
+        seal_bytes(FleetKeys(b"another key"), "entry", data[32:]),
+        seal_bytes(KEY, "permissions", data[32:]),
+        seal_bytes(KEY, "entry", b"\xff\xff"),
+        seal_bytes(KEY, "entry", data[32:].replace(b"hello", b"jello")),
+        write_entry(KEY, "default", other, other.read.tool("other"), Grant()),
+    ):
+        caplog.clear()
+        behind.set(entry, damaged)
+        published = CatalogReader(pipe, KEY)
+
+        assert await names(published) == {"bye"}
+        assert "hello" in caplog.text
+        assert await fetch(pipe, KEY, "hello", hello.read.digest) is None
 
 
 async def test_an_entry_that_is_gone_is_left_out_until_it_is_back(
     ann: Publisher,
     published: CatalogReader,
-    server: Server,
+    behind: Any,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     await put(ann, served("hello"))
-    with closing(server.client()) as client:
-        client.delete(*client.keys("toolkiln:entry:*"))
+    behind.delete(*behind.keys("toolkiln:entry:*"))
     without = [await names(published) for _ in range(3)]
     monkeypatch.setattr("toolkiln.fleet.publisher._DOCUMENT_REFRESH_SECONDS", 0.0)
     await ann.refresh()
@@ -435,14 +397,13 @@ async def test_an_entry_that_is_gone_is_left_out_until_it_is_back(
 
 
 async def test_forged_permissions_leave_those_that_were_read_before(
-    ann: Publisher, published: CatalogReader, server: Server, caplog: pytest.LogCaptureFixture
+    ann: Publisher, published: CatalogReader, behind: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     await put(ann, served("hello"), permissions={"policy": "deny"})
     await published.refresh()
-    with closing(server.client()) as client:
-        client.hset(keys.CATALOG, "permissions", b"allow everything")
-        number = client.hincrby(keys.CATALOG, "number", 1)
-        client.hset(keys.CATALOG, "permitted", str(number))
+    behind.hset(keys.CATALOG, "permissions", b"allow everything")
+    number = behind.hincrby(keys.CATALOG, "number", 1)
+    behind.hset(keys.CATALOG, "permitted", str(number))
     await published.refresh()
 
     assert published.snapshot.permissions == {"policy": "deny"}
@@ -492,21 +453,20 @@ async def test_a_version_is_fetched_with_its_sources_and_its_grant(
 
 
 async def test_no_version_is_run_whose_files_are_gone_or_damaged(
-    ann: Publisher, pipe: RedisPipe, server: Server, caplog: pytest.LogCaptureFixture
+    ann: Publisher, pipe: RedisPipe, behind: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hello = served("hello")
-    await put(ann, hello)
-    with closing(server.client()) as client:
-        (source,) = client.keys("toolkiln:source:*")
-        client.set(source, b'def hello(to: str) -> str:\n    """Steal."""\n    return ""\n')
-        damaged = await fetch(pipe, KEY, "hello", hello.read.digest)
-        client.delete(source)
-        gone = await fetch(pipe, KEY, "hello", hello.read.digest)
+    digest = served("hello").read.digest
+    await put(ann, served("hello"))
+    (source,) = behind.keys("toolkiln:source:*")
+    behind.set(source, b'def hello(to: str) -> str:\n    """Steal."""\n    return ""\n')
+    damaged = await fetch(pipe, KEY, "hello", digest)
+    behind.delete(source)
+    gone = await fetch(pipe, KEY, "hello", digest)
 
     assert (damaged, gone) == (None, None)
     assert "are damaged" in caplog.text
     assert await fetch(pipe, KEY, "hello", "0" * 64) is None
-    assert await fetch(pipe, KEY, "bye", hello.read.digest) is None
+    assert await fetch(pipe, KEY, "bye", digest) is None
 
 
 async def test_a_file_cannot_lead_out_of_its_folder(ann: Publisher, pipe: RedisPipe) -> None:
@@ -537,46 +497,44 @@ async def test_odd_text_in_a_tool_survives(ann: Publisher, published: CatalogRea
     )
 
 
+@pytest.fixture
+async def listening(server: Server) -> AsyncIterator[RedisPipe]:
+    """A connection of its own, which blocks."""
+    async with open_pipe(RedisPipe(read_address(server.url))) as opened:
+        yield opened
+
+
 async def test_a_subscribed_caller_is_notified_of_a_publication(
-    ann: Publisher, pipe: RedisPipe, server: Server
+    ann: Publisher, pipe: RedisPipe, listening: RedisPipe
 ) -> None:
     heard: asyncio.Queue[set[str]] = asyncio.Queue()
     published = CatalogReader(pipe, KEY, lambda listing: heard.put_nowait(set(listing.tools)))
-    listening = RedisPipe(read_address(server.url))
-    await listening.open()
     following = asyncio.create_task(published.follow(listening))
-    try:
-        await put(ann, served("hello"))
-        async with asyncio.timeout(10):
-            first = await heard.get()
-            await put(ann, served("hello"), served("bye"))
-            second = await heard.get()
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
-        await listening.close()
+    await put(ann, served("hello"))
+    async with asyncio.timeout(10):
+        first = await heard.get()
+        await put(ann, served("hello"), served("bye"))
+        second = await heard.get()
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
 
     assert first == {"hello"}
     assert second == {"hello", "bye"}
 
 
-async def test_what_is_announced_reaches_those_who_wait(pipe: RedisPipe, server: Server) -> None:
-    listening = RedisPipe(read_address(server.url))
-    await listening.open()
+async def test_what_is_announced_reaches_those_who_wait(
+    pipe: RedisPipe, listening: RedisPipe
+) -> None:
     news = Announcements(listening)
     await announce(pipe, "catalog")
     await news.begin()
     waiting = asyncio.create_task(news.wait(10))
     await announce(pipe, "config")
-    heard = await waiting
-    await listening.close()
 
-    assert heard == {"config"}
+    assert await waiting == {"config"}
 
 
-async def test_everything_that_is_published_expires(ann: Publisher, server: Server) -> None:
+async def test_everything_that_is_published_expires(ann: Publisher, behind: Any) -> None:
     await put(ann, served("hello"))
 
-    with closing(server.client()) as client:
-        lasting = [key for key in client.scan_iter() if client.ttl(key) < 0]
-    assert lasting == []
+    assert [key for key in behind.scan_iter() if behind.ttl(key) < 0] == []
