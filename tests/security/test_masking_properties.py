@@ -140,6 +140,14 @@ def survives(secret: str, masked: str, base: str, layers: Sequence[str]) -> bool
     return any(secret in text for text in [left, *undone(left, base, layers)])
 
 
+def in_pieces(mask: Mask, text: str, cuts: Sequence[int]) -> str:
+    """What a stream makes of a text that comes in pieces."""
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    stream = MaskedStream(mask)
+    pieces = [stream.feed(text[a:b]) for a, b in pairwise(edges)]
+    return "".join([*pieces, stream.end()])
+
+
 @examples(400, deadline=None, derandomize=True)
 @given(VALUES, AROUND, AROUND, CHAINS)
 @example('nice"one', "C:\\", "", ("itself", ["json"]))
@@ -193,11 +201,8 @@ def test_a_secret_does_not_survive_in_pieces(
     secret: str, before: str, after: str, chain: tuple[str, list[str]], cuts: list[int]
 ) -> None:
     text = rendered(before + secret + after, *chain)
-    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    stream = MaskedStream(Mask({"⟦NAME⟧": secret}))
 
-    pieces = [stream.feed(text[a:b]) for a, b in pairwise(edges)]
-    masked = "".join([*pieces, stream.end()])
+    masked = in_pieces(Mask({"⟦NAME⟧": secret}), text, cuts)
 
     assert LABEL in masked
     assert not survives(secret, masked, *chain)
@@ -221,11 +226,9 @@ def test_two_secrets_do_not_survive_where_they_overlap(
     first: str, second: str, around: str, cuts: list[int]
 ) -> None:
     text = around + first + second[2:] + first[:-1] + second + around
-    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    stream = MaskedStream(Mask({"⟦NAME⟧": first}).joined(Mask({"⟦NAME⟧": second})))
+    mask = Mask({"⟦NAME⟧": first}).joined(Mask({"⟦NAME⟧": second}))
 
-    pieces = [stream.feed(text[a:b]) for a, b in pairwise(edges)]
-    left = "".join([*pieces, stream.end()]).replace(LABEL, GONE)
+    left = in_pieces(mask, text, cuts).replace(LABEL, GONE)
 
     assert first not in left
     assert second not in left
@@ -234,10 +237,6 @@ def test_two_secrets_do_not_survive_where_they_overlap(
 @given(st.text(max_size=300), st.lists(st.integers(0, 300), max_size=8))
 def test_text_without_a_secret_stays_as_it_is(text: str, cuts: list[int]) -> None:
     mask = Mask({"NAME": "correct horse battery staple"})
-    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    stream = MaskedStream(mask)
 
-    pieces = [stream.feed(text[a:b]) for a, b in pairwise(edges)]
-
-    assert "".join([*pieces, stream.end()]) == text
+    assert in_pieces(mask, text, cuts) == text
     assert mask.text(text) is text

@@ -4,16 +4,16 @@ import json
 import unicodedata
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each_row
 from toolkiln.security.redaction import line, looks_secret, redacted_arguments
 
 PLANTED = "hunter2-Planted"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         "password", "Password", "userPassword", "user_password", "PASSWORD2", "dbpassword",
@@ -30,7 +30,7 @@ def test_a_key_looks_secret(key: str) -> None:
     assert looks_secret(key)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         "", "name", "key", "keys", "keyboard", "monkey", "primary_key", "spin", "opinion", "author",
@@ -42,18 +42,15 @@ def test_a_key_looks_harmless(key: str) -> None:
     assert not looks_secret(key)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "shown"),
+@each_row(
+    "arguments, shown",
     [
         ({"a": 1, "b": [True, None, 1.5, "x"]}, '{"a": 1, "b": [true, null, 1.5, "x"]}'),
         ({"password": PLANTED}, '{"password": "[redacted]"}'),
         ({"password": {"deep": [PLANTED]}}, '{"password": "[redacted]"}'),
         ({"pin": 1234}, '{"pin": "[redacted]"}'),
         ({"a": [{"b": {"token": PLANTED}}]}, '{"a": [{"b": {"token": "[redacted]"}}]}'),
-        (
-            {"name": "password", "value": PLANTED},
-            '{"name": "password", "value": "[redacted]"}',
-        ),
+        ({"name": "pin", "value": PLANTED}, '{"name": "pin", "value": "[redacted]"}'),
         ([["Cookie", PLANTED], ["Accept", "*"]], '[["Cookie", "[redacted]"], ["Accept", "*"]]'),
         ({"password": "secret:DB_PASSWORD"}, '{"password": "secret:DB_PASSWORD"}'),
         ({"password": "secret:db.key@eu"}, '{"password": "secret:db.key@eu"}'),
@@ -70,7 +67,7 @@ def test_arguments_are_shown_without_secrets(arguments: Any, shown: str) -> None
     assert redacted_arguments(arguments) == shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         json.dumps({"user": "ann", "password": PLANTED}),
@@ -107,7 +104,7 @@ def test_a_long_description_is_cut_with_a_mark() -> None:
     assert len(redacted_arguments({"x": "y" * 5000}, limit=50)) == 50
 
 
-@pytest.mark.parametrize(
+@each_row(
     "huge",
     [
         "x" * 50_000_000,
@@ -122,7 +119,6 @@ def test_a_long_description_is_cut_with_a_mark() -> None:
         "://" * 100_000,
         "\0" * 10_000_000,
     ],
-    ids=lambda value: type(value).__name__,
 )
 def test_huge_values_are_cut_not_written(huge: Any) -> None:
     assert len(redacted_arguments(huge)) <= 2000
@@ -139,8 +135,8 @@ def test_deep_values_are_cut() -> None:
     assert PLANTED not in shown
 
 
-words = st.sampled_from(["user", "my", "db", "x", "2", "main"])
-secret_words = st.sampled_from(
+WORDS = st.lists(st.sampled_from(["user", "my", "db", "x", "2", "main"]), max_size=2)
+SECRET_WORDS = st.sampled_from(
     ["password", "passwd", "pwd", "secret", "token", "apikey", "api_key", "authorization", "auth",
      "credentials", "private_key", "access_key", "cookie", "session", "bearer", "pin", "otp"]
 )  # fmt: skip
@@ -148,23 +144,16 @@ secret_words = st.sampled_from(
 
 @st.composite
 def secret_keys(draw: st.DrawFn) -> str:
-    parts = [
-        *draw(st.lists(words, max_size=2)),
-        draw(secret_words),
-        *draw(st.lists(words, max_size=1)),
+    parts = [*draw(WORDS), *draw(SECRET_WORDS).split("_"), *draw(WORDS)[:1]]
+    titles = [part.title() for part in parts]
+    spellings = [
+        "_".join(parts),
+        "-".join(parts),
+        "_".join(parts).upper(),
+        parts[0] + "".join(titles[1:]),
+        "".join(titles),
     ]
-    parts = [word for part in parts for word in part.split("_")]
-    return draw(
-        st.sampled_from(
-            [
-                "_".join(parts),
-                "-".join(parts),
-                "_".join(parts).upper(),
-                parts[0] + "".join(part.title() for part in parts[1:]),
-                "".join(part.title() for part in parts),
-            ]
-        )
-    )
+    return draw(st.sampled_from(spellings))
 
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
@@ -173,17 +162,11 @@ planted = st.sampled_from([PLANTED, [PLANTED], {"value": PLANTED}, {"x": {"y": [
 
 def holding(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Containers with something in them, as values or as JSON texts."""
-    plain, few = st.text(max_size=8), st.lists(leaves, max_size=2)
-    return (
-        st.builds(lambda a, value, b: [*a, value, *b], few, inner, few)
-        | st.builds(
-            lambda around, key, value: {**around, key: value},
-            st.dictionaries(plain, leaves, max_size=2),
-            plain,
-            inner,
-        )
-        | inner.map(json.dumps)
-    )
+    keys, few = st.text(max_size=8), st.lists(leaves, max_size=2)
+    around = st.dictionaries(keys, leaves, max_size=2)
+    lists = st.builds(lambda a, value, b: [*a, value, *b], few, inner, few)
+    objects = st.builds(lambda others, key, value: {**others, key: value}, around, keys, inner)
+    return lists | objects | inner.map(json.dumps)
 
 
 with_a_secret = st.recursive(
@@ -231,8 +214,8 @@ def test_a_line_is_printable_and_bounded(text: str, limit: int) -> None:
         assert shown == text
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
+@each_row(
+    "text, shown",
     [
         ("plain", "plain"),
         ("two\nlines\r", "two\\nlines\\r"),
