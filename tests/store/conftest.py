@@ -4,9 +4,9 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import count
 from pathlib import Path
 from urllib.parse import quote
@@ -97,6 +97,12 @@ def execute(place: str, statement: str) -> None:
             file.execute(statement)
 
 
+def damage(place: str, table: str, column: str, data: bytes) -> None:
+    """Overwrite a column of all rows with these bytes."""
+    value = f"'\\x{data.hex()}'" if "://" in place else f"x'{data.hex()}'"
+    execute(place, f"UPDATE toolkiln_{table} SET {column} = {value}")
+
+
 def count_rows(place: str, table: str) -> int:
     """Count the rows of a table without the store."""
     statement = f"SELECT count(*) FROM {table}"
@@ -120,6 +126,24 @@ def running(*arguments: str, script: str = "claimant.py") -> Iterator["subproces
             yield process
         finally:
             process.kill()
+
+
+def together(place: str, script: str, *commands: Sequence[str]) -> list[str]:
+    """Run processes of a script that start at one moment; return what each of them prints."""
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(running(place, *command, script=script)) for command in commands
+        ]
+        for process in processes:
+            assert process.stdout
+            assert process.stdout.readline() == "waiting\n"
+        for process in processes:
+            assert process.stdin
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        printed = [process.communicate(timeout=300)[0] for process in processes]
+        assert [process.returncode for process in processes] == [0] * len(processes)
+    return printed
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """A process that decides, takes and sets, for the tests to race. Not a test itself.
 
-Each says `waiting`, waits for a line, and says what came of it:
+Each prints `waiting`, waits for a line, does its tasks, parted by `then`, and prints a line of
+results for each:
 
 guard.py PLACE decide WHO VERDICT ID…  answers these requests with `approve` or `reject`;
                                        says the ids whose answer counted
@@ -85,12 +86,14 @@ ACTS: dict[str, Callable[..., list[str]]] = {
 }
 
 
-def main(place: str, task: str, *arguments: str) -> None:
-    """Does one of the things above."""
+def main(place: str, *tasks: str) -> None:
+    """Do some of the things above."""
     store = open_store(place)
     print("waiting", flush=True)
     sys.stdin.readline()
-    print(*ACTS[task](store, *arguments), flush=True)
+    for command in " ".join(tasks).split(" then "):
+        task, *arguments = command.split(" ")
+        print(*ACTS[task](store, *arguments), flush=True)
     store.close()
 
 

@@ -77,9 +77,8 @@ def test_the_same_id_with_another_fingerprint_is_a_conflict(store: Store, clock:
     assert claim(store, fingerprint="other") == IdConflict()
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_another_caller_never_meets_the_call(store: Store) -> None:
+    others = [
         NOBODY,
         Caller(user_id="anna"),
         Caller(agent_id="a1"),
@@ -87,16 +86,15 @@ def test_the_same_id_with_another_fingerprint_is_a_conflict(store: Store, clock:
         Caller(user_id="", agent_id="a1"),
         Caller(user_id="anna", agent_id="a1", platform="slack"),
         Caller(user_id="anna", agent_id="a1", platform=""),
-    ],
-)
-def test_another_caller_never_meets_the_call(store: Store, other: Caller) -> None:
+    ]
     store.finish(claimed(store, caller=ANNA), result())
 
-    assert isinstance(claim(store, caller=other), Claimed)
-    assert store.task(other, "c2") is None
-    assert not store.request_cancel(other, "c2")
+    for other in others:
+        assert isinstance(claim(store, caller=other), Claimed)
+        assert store.task(other, "c2") is None
+        assert not store.request_cancel(other, "c2")
+        assert [task.state for task in store.tasks(other)] == ["running"]
     assert [task.state for task in store.tasks(ANNA)] == ["done"]
-    assert [task.state for task in store.tasks(other)] == ["running"]
 
 
 def test_another_session_of_the_same_caller_repeats_the_call(store: Store) -> None:
@@ -468,12 +466,12 @@ def test_pages_meet_at_the_seams_of_rows(store: Store, length: int, limit: int) 
 
 
 def test_a_page_from_the_middle_of_a_large_text(store: Store) -> None:
-    whole = "".join(f"{number:08}" for number in range(5_000_000))
+    whole = "".join(f"{number:08}" for number in range(500_000))
     handle = store.save_output(NOBODY, whole)
-    page = store.read_output(NOBODY, handle, 39_999_990, 5)
+    page = store.read_output(NOBODY, handle, 3_999_990, 5)
 
-    assert page.text == whole[39_999_990:39_999_995]
-    assert (page.total, page.next_offset) == (40_000_000, 39_999_995)
+    assert page.text == whole[3_999_990:3_999_995]
+    assert (page.total, page.next_offset) == (4_000_000, 3_999_995)
 
 
 def test_the_oldest_outputs_of_a_caller_go_when_they_are_too_large_together(

@@ -16,12 +16,13 @@ from tables import each_row
 from toolkiln.errors import StoreError
 from toolkiln.model.audit import AuditRecord
 from toolkiln.model.call import Call, Claimed, Result, Status
-from toolkiln.model.identity import Caller
+from toolkiln.model.identity import Caller, KeyRecord, SessionRecord
 from toolkiln.store.audit_log import open_audit_log
 from toolkiln.store.store import Store, open_store
 
+from .archivist import ADMITTED, content
 from .auditor import KEY
-from .conftest import Opener, count_rows, execute
+from .conftest import Opener, count_rows, damage, execute
 
 NOBODY = Caller()
 
@@ -265,19 +266,66 @@ def test_a_schema_of_another_version_is_refused(place: str, opened: Opener, chan
     assert "schema" in refusal(place).message
 
 
-@pytest.mark.parametrize(
-    "kept", ["{}", "[]", "nonsense", '{"files": [1]}', '{"files": [], "x": 1}']
-)
-def test_a_result_that_cannot_be_read_is_reported(place: str, opened: Opener, kept: str) -> None:
+def test_a_result_that_cannot_be_read_is_reported(place: str, opened: Opener) -> None:
     store = opened(place)
     store.finish(claimed(store), Result(call_id="c1", tool="t", status=Status.OK))
-    execute(place, f"UPDATE toolkiln_calls SET result = '{kept}'")
 
-    with pytest.raises(StoreError, match="cannot be read"):
-        claimed(store)
-    with pytest.raises(StoreError, match="cannot be read"):
-        store.task(NOBODY, "c1")
+    for kept in ("{}", "[]", "nonsense", '{"files": [1]}', '{"files": [], "x": 1}'):
+        execute(place, f"UPDATE toolkiln_calls SET result = '{kept}'")
+        with pytest.raises(StoreError, match="cannot be read"):
+            claimed(store)
+        with pytest.raises(StoreError, match="cannot be read"):
+            store.task(NOBODY, "c1")
     assert [task.state for task in store.tasks(NOBODY)] == ["done"]
+
+
+TOKEN = "a" * 64
+
+
+def keep_in(table: str, store: Store) -> list[Callable[[], object]]:
+    """Keep a row in a table; return all ways to read it."""
+    if table == "sessions":
+        store.sessions.put(TOKEN, SessionRecord(trace_id="t", caller=NOBODY), 300)
+        return [lambda: store.sessions.get(TOKEN), store.sessions.alive]
+    if table == "keys":
+        key = KeyRecord(id="k1", name="bot", caller=NOBODY, created_by="op", created=1.0)
+        store.keys.add(key, TOKEN)
+        return [lambda: store.keys.find(TOKEN), store.keys.list]
+    if table == "settings":
+        store.tool_settings.change("t", lambda _: {"a": 1})
+        return [lambda: store.tool_settings.read("t")]
+    store.archive.add("c", content(), ADMITTED)
+    return [lambda: store.archive.history("c", "greet.py")]
+
+
+@each_row(
+    "table, column, data",
+    [
+        ("sessions", "caller", b"nonsense"),
+        ("sessions", "caller", b"[]"),
+        ("sessions", "caller", b'{"groups": 1}'),
+        ("sessions", "caller", b'{"unknown": 1}'),
+        ("sessions", "caller", b"\xff"),
+        ("keys", "caller", b"bot"),
+        ("settings", "content", b"{"),
+        ("settings", "content", b"1"),
+        ("settings", "content", b"\xff"),
+        ("versions", "tools", b"rubbish"),
+        ("versions", "tools", b"1"),
+        ("versions", "action", b"unheard"),
+    ],
+)
+def test_a_damaged_row_is_reported(
+    store: Store, place: str, table: str, column: str, data: bytes
+) -> None:
+    execute(place, f"DELETE FROM toolkiln_{table}")
+    reads = keep_in(table, store)
+    damage(place, table, column, data)
+
+    for read in reads:
+        with pytest.raises(StoreError, match=r"cannot be read|not valid") as caught:
+            read()
+        assert caught.value.hint
 
 
 def test_a_text_that_cannot_be_read_is_reported(tmp_path: Path, opened: Opener) -> None:

@@ -4,7 +4,6 @@ import hashlib
 import json
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 
@@ -16,8 +15,7 @@ from toolkiln.model.policy import Draw, Rate
 from toolkiln.store.store import Store
 
 from .archivist import ADMITTED, content
-from .conftest import Opener, count_rows, execute, halted, running, wait_until_blocked
-from .test_processes import go
+from .conftest import Opener, count_rows, execute, halted, together, wait_until_blocked
 
 NOBODY = Caller()
 RESULT = Result(call_id="c1", tool="greet", status=Status.OK, value=1)
@@ -175,10 +173,8 @@ def test_the_approvals_of_version_3_are_kept(old_place: str, opened: Opener) -> 
 def test_processes_that_open_an_old_database_at_once_all_succeed(
     old_place: str, opened: Opener
 ) -> None:
-    with ExitStack() as stack:
-        openers = [stack.enter_context(running(old_place, "open")) for _ in range(4)]
+    assert together(old_place, "claimant.py", *[("open",)] * 4) == ["ready\n"] * 4
 
-        assert go(openers) == ["ready\n"] * 4
     assert_complete(opened(old_place))
     assert count_rows(old_place, "toolkiln_schema") == 1
 

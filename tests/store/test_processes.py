@@ -3,8 +3,7 @@
 import sqlite3
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
-from subprocess import Popen
+from contextlib import closing
 from threading import Barrier
 
 import pytest
@@ -14,7 +13,7 @@ from toolkiln.model.identity import Caller
 from toolkiln.store.store import Store, open_store
 
 from .archivist import ADMITTED, content
-from .conftest import Clock, Opener, count_rows, halted, running, wait_until_blocked
+from .conftest import Clock, Opener, count_rows, halted, running, together, wait_until_blocked
 
 pytestmark = pytest.mark.faults
 
@@ -26,27 +25,13 @@ def claim_of(store: Store, call_id: str) -> object:
     return store.claim(call, caller=NOBODY, fingerprint="f", owner="me", lease_seconds=60)
 
 
-def go(processes: list[Popen[str]]) -> list[str]:
-    """Starts them together; what each of them says."""
-    for process in processes:
-        assert process.stdout
-        assert process.stdout.readline() == "waiting\n"
-    for process in processes:
-        assert process.stdin
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    return [process.communicate()[0] for process in processes]
-
-
 def test_each_call_is_run_by_one_of_many_processes_and_threads(place: str, opened: Opener) -> None:
-    ids = 60
-    with ExitStack() as stack:
-        racers = [stack.enter_context(running(place, "race", str(ids), "6")) for _ in range(2)]
-        ran = [number for said in go(racers) for number in said.split()]
+    printed = together(place, "claimant.py", *[("race", "60", "6")] * 2)
 
-    assert sorted(ran, key=int) == [str(number) for number in range(ids)]
+    ids = [str(number) for number in range(60)]
+    assert sorted(" ".join(printed).split(), key=int) == ids
     store = opened(place)
-    assert all(isinstance(claim_of(store, str(number)), Done) for number in range(ids))
+    assert all(isinstance(claim_of(store, number), Done) for number in ids)
 
 
 def test_a_lost_call_is_taken_over_by_one_of_many(place: str, opened: Opener) -> None:
@@ -69,10 +54,7 @@ def test_a_lost_call_is_taken_over_by_one_of_many(place: str, opened: Opener) ->
 
 
 def test_processes_that_open_a_new_store_at_once_all_succeed(place: str) -> None:
-    with ExitStack() as stack:
-        openers = [stack.enter_context(running(place, "open")) for _ in range(4)]
-
-        assert go(openers) == ["ready\n"] * 4
+    assert together(place, "claimant.py", *[("open",)] * 4) == ["ready\n"] * 4
 
 
 def test_threads_that_open_a_new_store_at_once_all_succeed(place: str) -> None:
@@ -152,15 +134,12 @@ def test_processes_that_store_one_file_concurrently_get_different_numbers(
     place: str, opened: Opener
 ) -> None:
     open_store(place).close()
-    with ExitStack() as stack:
-        keepers = [
-            stack.enter_context(running(place, "race", who, "20", script="archivist.py"))
-            for who in ("anna", "ben", "carl")
-        ]
-        numbers = [int(number) for said in go(keepers) for number in said.split()]
+    printed = together(
+        place, "archivist.py", *[("race", who, "20") for who in ("ann", "ben", "al")]
+    )
 
     history = opened(place).archive.history("c", "greet.py")
-    assert sorted(numbers) == list(range(1, 61))
+    assert sorted(map(int, " ".join(printed).split())) == list(range(1, 61))
     assert [version.number for version in history] == list(range(60, 0, -1))
     assert len({version.digest for version in history}) == 60
 

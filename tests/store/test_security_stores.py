@@ -2,7 +2,6 @@
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -16,8 +15,16 @@ from toolkiln.model.identity import Caller, KeyRecord, SessionRecord
 from toolkiln.model.policy import Draw, Rate
 from toolkiln.store.store import Store
 
-from .conftest import Clock, Opener, count_rows, execute, running, wait_until_blocked
-from .test_processes import go
+from .conftest import (
+    Clock,
+    Opener,
+    count_rows,
+    execute,
+    running,
+    together,
+    wait_until_blocked,
+)
+from .test_approvals import YES, ask
 
 ODD = "\0\ud800\x1b[31m\n'; DROP TABLE toolkiln_sessions; -- 😀"
 ANN = Caller(
@@ -57,28 +64,35 @@ def test_equal_callers_are_written_alike(store: Store, place: str) -> None:
     assert count_rows(place, "(SELECT DISTINCT caller FROM toolkiln_sessions) AS callers") == 1
 
 
-def test_a_session_expires_at_its_time(store: Store, clock: Clock) -> None:
-    store.sessions.put(TOKEN, session(), 300)
-    clock.now += 299.5
-    before = store.sessions.get(TOKEN)
-    clock.now += 0.5
+@each_row(
+    "after, left, left_to_running_calls",
+    [
+        (299.5, 0.5, 0.5),
+        (300, None, 0),
+        (300 + DAY - 1, None, 0),
+        (300 + DAY, None, None),
+        (-1, None, None),
+    ],
+)
+def test_a_session_ends_at_its_time_and_for_running_calls_a_day_later(
+    store: Store,
+    clock: Clock,
+    after: float,
+    left: float | None,
+    left_to_running_calls: float | None,
+) -> None:
+    token = f"{abs(after):064}"
+    store.sessions.put(token, session(), 300)
+    clock.now += after
 
-    assert before == (session(), 0.5)
-    assert store.sessions.get(TOKEN) is None
-    assert not store.sessions.renew(TOKEN, 300)
-    assert store.sessions.alive() == []
-
-
-def test_a_running_call_finds_its_expired_session_for_a_day(store: Store, clock: Clock) -> None:
-    store.sessions.put(TOKEN, session(), 300)
-    alive = store.sessions.get(TOKEN, running=True)
-    clock.now += 300 + DAY - 1
-    expired = store.sessions.get(TOKEN, running=True)
-    clock.now += 1
-
-    assert alive == (session(), 300)
-    assert expired == (session(), 0)
-    assert store.sessions.get(TOKEN, running=True) is None
+    assert store.sessions.get(token) == (left and (session(), left))
+    running = store.sessions.get(token, running=True)
+    assert running == (
+        None if left_to_running_calls is None else (session(), left_to_running_calls)
+    )
+    assert len(store.sessions.alive()) == (left is not None)
+    assert store.sessions.renew(token, 300) == (left is not None)
+    store.sessions.end(token)
 
 
 def test_an_ended_session_is_gone_also_for_running_calls(store: Store) -> None:
@@ -98,16 +112,6 @@ def test_a_renewed_session_is_valid_from_the_renewal_on(store: Store, clock: Clo
     assert store.sessions.renew(TOKEN, 250)
     assert store.sessions.get(TOKEN) == (session(), 250)
     assert not store.sessions.renew(OTHER, 250)
-
-
-def test_a_session_from_the_future_is_invalid(store: Store, clock: Clock) -> None:
-    store.sessions.put(TOKEN, session(), 300)
-    clock.now -= 1
-
-    assert store.sessions.get(TOKEN) is None
-    assert store.sessions.get(TOKEN, running=True) is None
-    assert store.sessions.alive() == []
-    assert not store.sessions.renew(TOKEN, 300)
 
 
 def test_a_clock_set_back_extends_no_session_beyond_its_grant(store: Store, clock: Clock) -> None:
@@ -146,14 +150,15 @@ def test_living_sessions_are_listed_newest_first_and_bounded(store: Store, clock
     assert store.sessions.alive(-1) == []
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
+@each_row("seconds", [0, -1, float("nan"), float("inf")])
 def test_an_invalid_duration_of_a_session_is_bad_input(store: Store, seconds: float) -> None:
     with pytest.raises(InputError, match="cannot be valid"):
-        store.sessions.put(TOKEN, session(), seconds)
-    store.sessions.put(TOKEN, session(), 300)
+        store.sessions.put(OTHER, session(), seconds)
+    token = f"{seconds:064}"
+    store.sessions.put(token, session(), 300)
     with pytest.raises(InputError, match="cannot be valid"):
-        store.sessions.renew(TOKEN, seconds)
-    assert store.sessions.get(TOKEN) == (session(), 300)
+        store.sessions.renew(token, seconds)
+    assert store.sessions.get(token) == (session(), 300)
 
 
 def test_a_state_that_is_not_json_is_refused(store: Store) -> None:
@@ -174,38 +179,43 @@ def test_old_sessions_are_removed_from_time_to_time(
     assert count_rows(place, "toolkiln_sessions") == 1
 
 
-@pytest.mark.parametrize("damage", ["nonsense", "[]", '{"groups": 1}', '{"unknown": 1}', "\xff"])
-def test_a_damaged_session_is_reported(store: Store, place: str, damage: str) -> None:
-    store.sessions.put(TOKEN, session(), 300)
-    value = damage.encode("latin-1").hex()
-    column = f"'\\x{value}'" if "://" in place else f"x'{value}'"
-    execute(place, f"UPDATE toolkiln_sessions SET caller = {column}")
-
-    with pytest.raises(StoreError) as caught:
-        store.sessions.get(TOKEN)
-    assert caught.value.hint
-    with pytest.raises(StoreError):
-        store.sessions.alive()
-
-
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("column", ["caller", "trace_id", "granted", "key_id"])
-def test_a_value_of_another_type_is_reported(store: Store, place: str, column: str) -> None:
-    store.sessions.put(TOKEN, session(), 300)
-    execute(place, f"UPDATE toolkiln_sessions SET {column} = 'text'")
+@each_row(
+    "table, column",
+    [
+        ("sessions", "caller"),
+        ("sessions", "trace_id"),
+        ("sessions", "granted"),
+        ("sessions", "key_id"),
+        ("buckets", "level"),
+    ],
+)
+def test_a_value_of_another_type_is_reported(
+    store: Store, place: str, table: str, column: str
+) -> None:
+    token = f"{column:x>64}"
+    store.sessions.put(token, session(), 300)
+    take(store, "b")
+    execute(place, f"UPDATE toolkiln_{table} SET {column} = 'text'")
 
     with pytest.raises(StoreError):
-        store.sessions.get(TOKEN)
+        store.sessions.get(token) if table == "sessions" else take(store, "b")
 
 
-def test_sessions_use_the_clock_of_the_database(place: str, opened: Opener) -> None:
+def test_a_store_without_a_clock_uses_that_of_the_database(place: str, opened: Opener) -> None:
     store = opened(place)
     store.sessions.put(TOKEN, session(), 300)
     found = store.sessions.get(TOKEN)
+    store.keys.add(api_key(1, expires=time.time() - 60), TOKEN)
+    store.keys.add(api_key(2, expires=time.time() + 3600), OTHER)
+    waits = [take(store, "b", rate=Rate(1, 1000)) for _ in range(2)]
 
     assert found
     assert 0 < found[1] <= 300
     assert store.sessions.renew(TOKEN, 300)
+    assert store.keys.find(TOKEN) is None
+    assert store.keys.find(OTHER)
+    assert waits[0] == 0 < waits[1] <= 1000
 
 
 def api_key(number: int = 1, **changed: Any) -> KeyRecord:
@@ -241,13 +251,12 @@ def test_the_last_use_is_noted_once_a_minute(store: Store, clock: Clock) -> None
     assert noted == [start, start, start + 60, start + 60, start + 120, start - 880]
 
 
-@pytest.mark.parametrize("which", ["k0000001", "name 1", "k0000001"[:7]])
-def test_a_revoked_key_and_its_sessions_end(store: Store, clock: Clock, which: str) -> None:
+def test_a_revoked_key_and_its_sessions_end(store: Store, clock: Clock) -> None:
     store.keys.add(api_key(), TOKEN)
     store.keys.add(api_key(20, id="other"), OTHER)
     store.sessions.put(TOKEN, session(key_id="k0000001"), 300)
     store.sessions.put(OTHER, session(key_id="other"), 300)
-    revoked = store.keys.revoke(which)
+    revoked = store.keys.revoke("k0000001"[:7])
 
     assert (revoked.id, revoked.revoked) == ("k0000001", clock.now)
     assert store.keys.find(TOKEN) is None
@@ -288,31 +297,36 @@ def test_no_session_survives_the_key_that_is_revoked_meanwhile(place: str, opene
     assert store.sessions.get("c" * 64, running=True) is None
 
 
-@pytest.mark.parametrize(
-    ("which", "message", "hint"),
+@pytest.fixture
+def keyed(store: Store) -> Store:
+    """A store with two keys, and a third that is revoked."""
+    for number in (1, 2):
+        store.keys.add(api_key(number), f"{number:064}")
+    store.keys.add(api_key(3, name="gone"), OTHER)
+    store.keys.revoke("gone")
+    return store
+
+
+@each_row(
+    "which, message, hint",
     [
         ("nam 1", "no key", "'name 1'"),
         ("k000000", "several keys", "k0000001"),
         ("k00", "no key", "keys list"),
         ("", "no key", "keys list"),
         (ODD * 10_000, "no key", "keys list"),
-        ("gone", "no key", None),
-        ("k0000003", "already revoked", None),
+        ("gone", "no key", ""),
+        ("k0000003", "already revoked", ""),
     ],
 )
 def test_a_key_that_cannot_be_revoked_is_bad_input(
-    store: Store, which: str, message: str, hint: str | None
+    keyed: Store, which: str, message: str, hint: str
 ) -> None:
-    for number in (1, 2):
-        store.keys.add(api_key(number), f"{number:064}")
-    store.keys.add(api_key(3, name="gone"), OTHER)
-    store.keys.revoke("gone")
-
     with pytest.raises(InputError, match=message) as caught:
-        store.keys.revoke(which)
+        keyed.keys.revoke(which)
     assert len(caught.value.message) < 2000
-    assert hint is None or hint in (caught.value.hint or "")
-    assert [key.revoked for key in store.keys.list()].count(None) == 2
+    assert hint in (caught.value.hint or "")
+    assert [key.revoked for key in keyed.keys.list()].count(None) == 2
 
 
 def test_a_name_is_free_again_once_its_key_is_revoked(store: Store) -> None:
@@ -337,25 +351,6 @@ def test_the_sessions_of_a_key_end_together_and_the_living_are_counted(
     assert store.sessions.end_by_key("k") == 2
     assert store.sessions.end_by_key("k") == 0
     assert len(store.sessions.alive()) == 1
-
-
-def test_a_damaged_key_is_reported(store: Store, place: str) -> None:
-    store.keys.add(api_key(), TOKEN)
-    execute(place, "UPDATE toolkiln_keys SET caller = name")
-
-    for read in (store.keys.list, lambda: store.keys.find(TOKEN)):
-        with pytest.raises(StoreError, match="cannot be read") as caught:
-            read()
-        assert caught.value.hint
-
-
-def test_keys_use_the_clock_of_the_database(place: str, opened: Opener) -> None:
-    store = opened(place)
-    store.keys.add(api_key(1, expires=time.time() - 60), TOKEN)
-    store.keys.add(api_key(2, expires=time.time() + 3600), OTHER)
-
-    assert store.keys.find(TOKEN) is None
-    assert store.keys.find(OTHER)
 
 
 LONG = "\0\ud800\x1b[31m\n😀" * 1000
@@ -414,19 +409,20 @@ def test_refusals_do_not_keep_a_bucket_empty(store: Store, clock: Clock) -> None
     assert take(store, "b") == 0
 
 
-@pytest.mark.parametrize("jump", [1, 3600, 10**7])
+@each_row("jump", [1, 3600, 10**7])
 def test_a_clock_set_back_neither_fills_nor_freezes_a_bucket(
     store: Store, clock: Clock, jump: float
 ) -> None:
+    bucket = f"set back by {jump}"
     for _ in range(3):
-        take(store, "b")
+        take(store, bucket)
     clock.now -= jump
-    refused = take(store, "b")
+    refused = take(store, bucket)
     clock.now += 20
 
     assert refused == pytest.approx(20)
-    assert take(store, "b") == 0
-    assert take(store, "b") == pytest.approx(20)
+    assert take(store, bucket) == 0
+    assert take(store, bucket) == pytest.approx(20)
 
 
 def test_a_clock_set_back_under_a_bucket_with_tokens_leaves_them(
@@ -499,18 +495,6 @@ def test_a_caller_that_waits_the_returned_time_gets_its_token(
         assert take(store, "b", rate=rate) == 0
 
 
-def test_processes_together_take_every_token_once(place: str, opened: Opener) -> None:
-    opened(place)
-    with ExitStack() as stack:
-        takers = [
-            stack.enter_context(running(place, "take", "50", "40", script="guard.py"))
-            for _ in range(3)
-        ]
-        taken = [int(said) for said in go(takers)]
-
-    assert sum(taken) == 50
-
-
 def test_full_buckets_are_removed_and_others_are_not(
     store: Store, place: str, clock: Clock
 ) -> None:
@@ -524,20 +508,28 @@ def test_full_buckets_are_removed_and_others_are_not(
     assert take(store, "quick", rate=Rate(10, 10)) == 0
 
 
-@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-def test_a_damaged_bucket_is_reported(store: Store, place: str) -> None:
-    take(store, "b")
-    execute(place, "UPDATE toolkiln_buckets SET level = 'much'")
-
-    with pytest.raises(StoreError, match="cannot be read"):
-        take(store, "b")
-
-
-def test_buckets_use_the_clock_of_the_database(place: str, opened: Opener) -> None:
+def test_of_processes_that_act_at_once_each_act_counts_once(place: str, opened: Opener) -> None:
     store = opened(place)
+    waiting, approved = ([ask(store, f"{k}{n}").id for n in range(40)] for k in ("wait", "use"))
+    for approval_id in approved:
+        store.approvals.decide(approval_id, YES)
 
-    assert take(store, "b", rate=Rate(1, 1000)) == 0
-    assert 0 < take(store, "b", rate=Rate(1, 1000)) <= 1000
+    def tasks(who: str, verdict: str) -> list[str]:
+        decide = f"decide {who} {verdict} {' '.join(waiting)}"
+        return [f"{decide} then use {who} f {' '.join(approved)} then take 50 40 then set {who} 20"]
+
+    acts = [("ann", "approve"), ("bob", "reject"), ("bob", "reject")]
+    printed = together(place, "guard.py", *(tasks(who, verdict) for who, verdict in acts))
+
+    decided, used, taken, _ = zip(*(lines.split("\n")[:4] for lines in printed), strict=True)
+    rejected = " ".join(decided[1:]).split()
+    assert sorted(decided[0].split() + rejected) == sorted(waiting)
+    assert {found.id for found in store.approvals.list(("rejected",))} == set(rejected)
+    assert {found.decided_by for found in store.approvals.list(("rejected",))} <= {"bob"}
+    assert sorted(" ".join(used).split()) == sorted(approved)
+    assert sum(map(int, taken)) == 50
+    expected = {f"{who}{n}": n for who in ("ann", "bob") for n in range(20)}
+    assert store.tool_settings.read("t") == expected
 
 
 def test_what_was_set_is_read_whole(store: Store) -> None:
@@ -580,28 +572,3 @@ def test_a_write_that_fails_changes_nothing(store: Store) -> None:
     with pytest.raises(StoreError, match="cannot be stored"):
         store.tool_settings.change("t", lambda _: {"a": object()})
     assert store.tool_settings.read("t") == {"a": 1}
-
-
-def test_processes_that_change_at_once_lose_nothing(place: str, opened: Opener) -> None:
-    store = opened(place)
-    with ExitStack() as stack:
-        writers = [
-            stack.enter_context(running(place, "set", who, "20", script="guard.py"))
-            for who in ("ann", "bob")
-        ]
-        go(writers)
-
-    assert store.tool_settings.read("t") == {
-        f"{who}{n}": n for who in ("ann", "bob") for n in range(20)
-    }
-
-
-@pytest.mark.parametrize("damage", ["7b", "31", "ff"])
-def test_damaged_settings_are_reported(store: Store, place: str, damage: str) -> None:
-    store.tool_settings.change("t", lambda _: {"a": 1})
-    value = f"'\\x{damage}'" if "://" in place else f"x'{damage}'"
-    execute(place, f"UPDATE toolkiln_settings SET content = {value}")
-
-    with pytest.raises(StoreError) as caught:
-        store.tool_settings.read("t")
-    assert caught.value.hint
