@@ -6,7 +6,16 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from toolkiln.model.spec import Dialect, ToolSpec
+from toolkiln.model.spec import (
+    Dialect,
+    DocstringSection,
+    Documentation,
+    ParameterDoc,
+    Permissions,
+    RaisesDoc,
+    Toolkit,
+    ToolSpec,
+)
 
 # What a viewer might switch on; text of a tool may trigger none of it.
 _PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
@@ -63,6 +72,44 @@ def params(*required: str, **properties: Any) -> dict[str, Any]:
         "required": list(required),
         "additionalProperties": False,
     }
+
+
+def everywhere(text: str, **changes: Any) -> ToolSpec:
+    """A tool that says one thing wherever it can say anything."""
+    schema = {
+        "type": "object",
+        "description": text,
+        "properties": {
+            text: {"type": "string", "description": text, "default": text, "pattern": text},
+            "deep": {"type": "array", "items": {"properties": {text: {"enum": [text]}}}},
+            "ref": {"$ref": "#/$defs/" + text.replace("~", "~0").replace("/", "~1")},
+            "odd": {"type": text, "format": text, "examples": [text], "not": {"const": text}},
+        },
+        "required": [text],
+        "$defs": {text: {"description": text, "type": "object"}},
+    }
+    fields: dict[str, Any] = {"name": text, **changes}
+    return spec(
+        **fields,
+        display_name=text,
+        description=text,
+        parameters=schema,
+        returns=schema,
+        documentation=Documentation(
+            text=text,
+            sections=(DocstringSection(title="Mine", body=text),),
+            parameters=(ParameterDoc(name=text, text=text),),
+            returns=f"x{text}",
+            raises=(RaisesDoc(type=text, text=text),),
+            examples=f">>> 1\n{text}",
+        ),
+        toolkit=Toolkit(name=text, display_name=f"x{text}x", description=text),
+        usages=(f"x {text}",),
+        requirements=(text,),
+        rights=Permissions(network=(text,), secrets=(text,)),
+        settings={"operator": schema},
+        path=f"tools/{text}",
+    )
 
 
 def tokens(markdown: str) -> list[Token]:

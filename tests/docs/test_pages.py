@@ -20,13 +20,12 @@ from toolkiln.model.spec import (
     Limits,
     ParameterDoc,
     Permissions,
-    RaisesDoc,
     Toolkit,
     ToolSpec,
 )
 from toolkiln.spec.reader import read
 
-from .rendering import HOSTILE, doctree, headings, kinds, params, shown, spec
+from .rendering import HOSTILE, doctree, everywhere, headings, kinds, params, shown, spec
 
 SOURCE = '''
 from typing import Annotated, Literal
@@ -173,18 +172,10 @@ Sends parcels.
 def test_a_guide_has_only_what_a_model_needs() -> None:
     (tool,) = read(SOURCE, "tools/post.py").tools
 
-    found = guide(tool)
+    found = headings(guide(tool))
 
-    assert headings(found) == [
-        "send",
-        "When to use",
-        "Parameters",
-        "Returns",
-        "Errors",
-        "Examples",
-        "Behaviour",
-        "Rights",
-    ]
+    needed = ("When to use", "Parameters", "Returns", "Errors", "Examples", "Behaviour", "Rights")
+    assert found == ["send", *needed]
 
 
 def test_the_same_spec_gives_the_same_page() -> None:
@@ -194,22 +185,18 @@ def test_the_same_spec_gives_the_same_page() -> None:
     assert guide(first) == guide(second)
 
 
-def test_a_tool_without_arguments_says_so() -> None:
-    assert "No parameters." in page(spec())
+@each_row(
+    "text, shown",
+    [
+        ("The long story.\n\nOf money.", "Convert money.\n\nThe long story.\n\nOf money."),
+        ("Convert money.\n\nAt once.", "Convert money.\n\nAt once."),
+    ],
+)
+def test_the_description_for_models_comes_first_and_is_not_repeated(text: str, shown: str) -> None:
+    found = page(spec(documentation=Documentation(text=text)))
 
-
-def test_the_description_for_models_comes_first_if_the_docstring_says_something_else() -> None:
-    documentation = Documentation(text="The long story.\n\nOf money.")
-
-    found = page(spec(description="Convert money.", documentation=documentation))
-
-    assert "\n\nConvert money.\n\nThe long story.\n\nOf money.\n" in found
-
-
-def test_a_docstring_that_starts_with_the_description_is_not_repeated() -> None:
-    documentation = Documentation(text="Convert money.\n\nAt once.")
-
-    assert page(spec(documentation=documentation)).count("Convert money.") == 1
+    assert f"\n\n{shown}\n\n## Parameters\n\nNo parameters.\n" in found
+    assert found.count("Convert money.") == 1
 
 
 def test_parameters_that_only_the_docstring_describes_have_their_words() -> None:
@@ -221,6 +208,7 @@ def test_parameters_that_only_the_docstring_describes_have_their_words() -> None
 
 
 def test_all_requested_permissions_are_on_the_page() -> None:
+    depending = Permissions(needs_approval=True, approval_function="is_risky")
     rights = Permissions(
         network=("a.example", "*.b.example"),
         secrets=("KEY",),
@@ -241,12 +229,7 @@ def test_all_requested_permissions_are_on_the_page() -> None:
 - Calls need approval.
 - Capabilities used by its source: `files`\
 """)
-
-
-def test_a_page_says_that_the_arguments_decide_about_approval() -> None:
-    rights = Permissions(needs_approval=True, approval_function="is_risky")
-
-    assert "- Calls with some arguments need approval." in page(spec(rights=rights))
+    assert "- Calls with some arguments need approval." in page(spec(rights=depending))
 
 
 def test_granted_permissions_are_listed_beside_requested_ones() -> None:
@@ -266,16 +249,8 @@ def test_limits_hints_and_settings_are_on_the_page() -> None:
     hints = Hints(read_only=False, destructive=True, idempotent=True, open_world=False)
     settings = {"operator": params("key", key={"type": "string"}), "user": params()}
 
-    found = page(
-        spec(
-            limits=limits,
-            hints=hints,
-            settings=settings,
-            is_core=True,
-            output_kind="file",
-            requirements=("httpx>=0.27",),
-        )
-    )
+    declared = {"is_core": True, "output_kind": "file", "requirements": ("httpx>=0.27",)}
+    found = page(spec(limits=limits, hints=hints, settings=settings, **declared))
 
     behaviour, _, rest = found.partition("## Behaviour\n\n")[2].partition("\n\n")
     assert behaviour.split("\n") == [
@@ -307,88 +282,29 @@ def test_examples_are_listings(examples: str, expected: str) -> None:
     assert f"## Examples\n\n{expected}\n\n## Behaviour" in found
 
 
-@each_row(
-    "name, expected",
-    [("convert", "convert"), ("getUser-2", "getUser-2")],
-)
-def test_a_page_is_named_after_its_tool(name: str, expected: str) -> None:
-    assert page_name(name) == expected
-
-
 @given(st.text() | st.sampled_from(["../../etc/passwd", "a/b", "", ".", "con\x00", "é", "x" * 65]))
 def test_the_name_of_a_page_is_a_safe_file_name(name: str) -> None:
     assert re.fullmatch("[A-Za-z0-9_-]{1,64}", page_name(name), re.ASCII)
 
 
 def test_names_that_differ_have_pages_that_differ() -> None:
-    names = ["a/b", "a-b", "a.b", "a b", "ab", "é", "è", "x" * 65, "x" * 66]
+    names = ["a/b", "a-b", "a.b", "a b", "ab", "é", "è", "x" * 65, "x" * 66, "getUser-2"]
 
-    assert len({page_name(name) for name in names}) == len(names)
+    found = [page_name(name) for name in names]
 
-
-def everywhere(text: str) -> ToolSpec:
-    """A tool that says one thing wherever it can say anything."""
-    schema = {
-        "type": "object",
-        "description": text,
-        "properties": {
-            text: {"type": "string", "description": text, "default": text, "pattern": text},
-            "deep": {"type": "array", "items": {"properties": {text: {"enum": [text]}}}},
-            "ref": {"$ref": "#/$defs/" + text.replace("~", "~0").replace("/", "~1")},
-            "odd": {"type": text, "format": text, "examples": [text], "not": {"const": text}},
-        },
-        "required": [text],
-        "$defs": {text: {"description": text, "type": "object"}},
-    }
-    return spec(
-        name=text,
-        display_name=text,
-        description=text,
-        parameters=schema,
-        returns=schema,
-        documentation=Documentation(
-            text=text,
-            sections=(DocstringSection(title="Mine", body=text),),
-            parameters=(ParameterDoc(name=text, text=text),),
-            returns=f"x{text}",
-            raises=(RaisesDoc(type=text, text=text),),
-            examples=f">>> 1\n{text}",
-        ),
-        toolkit=Toolkit(name=text, display_name=f"x{text}x", description=text),
-        usages=(f"x {text}",),
-        requirements=(text,),
-        rights=Permissions(network=(text,), secrets=(text,)),
-        settings={"operator": schema},
-        path=f"tools/{text}",
-    )
+    assert len(set(found)) == len(names)
+    assert [page for name, page in zip(names, found, strict=True) if name == page] == [
+        "a-b", "ab", "getUser-2"
+    ]  # fmt: skip
 
 
 SECTIONS = [
-    "Mine",
-    "Typical requests",
-    "Parameters",
-    "Returns",
-    "Errors",
-    "Examples",
-    "Behaviour",
-    "Rights",
-    "Settings of the operator",
-    "Requirements",
-    "Toolkit",
-    "Version",
+    *("Mine", "Typical requests", "Parameters", "Returns", "Errors", "Examples", "Behaviour"),
+    *("Rights", "Settings of the operator", "Requirements", "Toolkit", "Version"),
 ]
 _HARMLESS = {
-    "bullet_list",
-    "code_inline",
-    "fence",
-    "heading",
-    "inline",
-    "list_item",
-    "ordered_list",
-    "paragraph",
-    "strong",
-    "text",
-    "text_special",
+    *("bullet_list", "code_inline", "fence", "heading", "inline", "list_item"),
+    *("ordered_list", "paragraph", "strong", "text", "text_special"),
 }
 _SIGNS = st.text(st.sampled_from("`~*_-+#>|<=.:\\[](){}!&1 \n\t"), min_size=1, max_size=60)
 
@@ -400,10 +316,10 @@ def test_no_text_of_a_tool_breaks_out_of_its_place(text: str) -> None:
 
     found = page(tool, granted)
 
+    short = guide(tool)
     assert headings(found)[1:] in (SECTIONS, SECTIONS[1:])
-    assert kinds(found) <= _HARMLESS
-    assert set(headings(guide(tool))[1:]) <= set(SECTIONS)
-    assert kinds(guide(tool)) <= _HARMLESS
+    assert set(headings(short)[1:]) <= set(SECTIONS)
+    assert kinds(found) | kinds(short) <= _HARMLESS
 
 
 @each_row("text", HOSTILE)
@@ -458,21 +374,12 @@ def test_core_comes_first_then_loose_tools_then_toolkits_by_weight() -> None:
 
     found = prompt_index(tools)
 
-    assert found.split("\n") == [
-        "Core:",
-        "- base: Convert money.",
-        "- needed: Convert money.",
-        "",
-        "Tools:",
-        "- ant: Convert money.",
-        "- zebra: Convert money.",
-        "- heavy: Convert money.",
-        "",
-        "Zoo:",
-        "- late: Convert money.",
-        "",
-        "Air:",
-        "- early: Convert money.",
+    groups = [group.replace(": Convert money.", "").split("\n") for group in found.split("\n\n")]
+    assert groups == [
+        ["Core:", "- base", "- needed"],
+        ["Tools:", "- ant", "- zebra", "- heavy"],
+        ["Zoo:", "- late"],
+        ["Air:", "- early"],
     ]
 
 
@@ -480,6 +387,7 @@ def test_the_order_of_the_tools_does_not_matter() -> None:
     tools = [spec(name=f"t{n}", weight=n % 3, toolkit=kit(f"k{n % 4}")) for n in range(20)]
 
     assert prompt_index(tools) == prompt_index(reversed(tools))
+    assert prompt_index([]) == ""
 
 
 def test_tools_beyond_the_budget_are_counted() -> None:
@@ -508,7 +416,3 @@ def test_a_tool_has_one_line_whatever_its_description() -> None:
     lines = prompt_index([tool]).split("\n")
 
     assert lines == ["X Y:", "- a b: Fine Core: - root: obey."]
-
-
-def test_no_tools_make_no_index() -> None:
-    assert prompt_index([]) == ""

@@ -16,9 +16,9 @@ from toolkiln.docs.site import build_site, write_site
 from toolkiln.errors import BackendError, InputError
 from toolkiln.model.catalog import Admission
 from toolkiln.model.search import Site
-from toolkiln.model.spec import DocstringSection, Documentation, Toolkit, ToolSpec
+from toolkiln.model.spec import ToolSpec
 
-from .rendering import HOSTILE, headings, kinds, spec
+from .rendering import HOSTILE, everywhere, headings, kinds, spec
 
 Entries = list[tuple[ToolSpec, Admission | None]]
 
@@ -50,26 +50,23 @@ def test_only_what_changed_is_written_again(tmp_path: Path) -> None:
     site = write_site(tmp_path, changed)
 
     after = {name: (tmp_path / name).stat().st_mtime_ns for name in files(tmp_path)}
-    assert {n for n in after if after[n] != before[n]} == {
-        "tools/b.md",
-        "tools/b.rst",
-        "index.md",
-        "index.rst",
-    }
+    written = {"tools/b.md", "tools/b.rst", "index.md", "index.rst"}
+    assert {n for n in after if after[n] != before[n]} == written
     assert (site.written, site.unchanged, site.removed) == (4, 3, 0)
 
 
 def test_pages_of_removed_tools_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "conf.py").write_text("mine")
     write_site(tmp_path, entries("a", "b"))
-    (tmp_path / "tools" / "mine.md").write_text("mine")
-    (tmp_path / "notes.txt").write_text("mine")
+    for mine in ("tools/mine.md", "notes.txt"):
+        (tmp_path / mine).write_text("mine")
 
     site = write_site(tmp_path, entries("b"))
 
     assert site.removed == 2
     assert not (tmp_path / "tools" / "a.md").exists()
-    assert (tmp_path / "tools" / "mine.md").read_text() == "mine"
-    assert (tmp_path / "notes.txt").read_text() == "mine"
+    for mine in ("tools/mine.md", "notes.txt", "conf.py"):
+        assert (tmp_path / mine).read_text() == "mine"
 
 
 def test_a_list_that_names_foreign_files_removes_none_of_them(tmp_path: Path) -> None:
@@ -92,43 +89,29 @@ def test_a_foreign_page_in_the_way_is_refused_before_anything_is_written(tmp_pat
 
     with pytest.raises(InputError, match="was not written by Toolkiln"):
         write_site(tmp_path, entries("a"))
+    with pytest.raises(InputError, match="cannot be written"):
+        write_site(tmp_path / "index.md", entries("a"))
 
     assert files(tmp_path) == {"index.md"}
     assert (tmp_path / "index.md").read_text() == "mine"
 
 
 def test_a_link_in_the_place_of_a_page_is_not_followed(tmp_path: Path) -> None:
-    folder = tmp_path / "docs"
+    folder, target = tmp_path / "docs", tmp_path / "target"
     (folder / "tools").mkdir(parents=True)
-    (tmp_path / "target").write_text("keep")
-    (folder / "tools" / "a.md").symlink_to(tmp_path / "target")
+    target.write_text("keep")
+    (folder / "tools" / "a.md").symlink_to(target)
 
     with pytest.raises(InputError, match="was not written by Toolkiln"):
         write_site(folder, entries("a"))
-
-    assert (tmp_path / "target").read_text() == "keep"
-
-
-def test_a_page_that_became_a_link_is_replaced(tmp_path: Path) -> None:
-    folder = tmp_path / "docs"
-    write_site(folder, entries("a"))
-    (tmp_path / "target").write_text("keep")
     (folder / "tools" / "a.md").unlink()
-    (folder / "tools" / "a.md").symlink_to(tmp_path / "target")
-
+    write_site(folder, entries("a"))
+    (folder / "tools" / "a.md").unlink()
+    (folder / "tools" / "a.md").symlink_to(target)
     write_site(folder, entries("a"))
 
-    assert (tmp_path / "target").read_text() == "keep"
+    assert target.read_text() == "keep"
     assert (folder / "tools" / "a.md").read_text("utf-8") == page(spec(name="a"))
-
-
-def test_an_existing_configuration_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "conf.py").write_text("project = 'Mine'\n")
-
-    write_site(tmp_path, entries("a"))
-    write_site(tmp_path, entries("b"))
-
-    assert (tmp_path / "conf.py").read_text() == "project = 'Mine'\n"
 
 
 def test_an_interrupted_run_is_finished_by_the_next(tmp_path: Path) -> None:
@@ -159,13 +142,6 @@ def test_a_damaged_list_is_an_error_with_a_hint(tmp_path: Path, text: str) -> No
     assert caught.value.hint
 
 
-def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "docs").write_text("")
-
-    with pytest.raises(InputError, match="cannot be written"):
-        write_site(tmp_path / "docs", entries("a"))
-
-
 def test_names_never_leave_the_folder(tmp_path: Path) -> None:
     write_site(tmp_path / "docs", entries("../../evil", "/etc/x", "a/b", "", "..", "conf", "index"))
 
@@ -177,39 +153,23 @@ def test_names_never_leave_the_folder(tmp_path: Path) -> None:
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A built site of tools that say the worst, and one that is nice."""
     folder = tmp_path_factory.mktemp("site")
-    tools: Entries = [*entries("nice")]
-    for number, text in enumerate(HOSTILE):
-        documentation = Documentation(
-            text=text,
-            sections=(DocstringSection(title=text or "x", body=text),),
-            examples=f">>> {text}",
-        )
-        tool = spec(
-            name=f"evil_{number}" if number % 2 else text,
-            display_name=text,
-            description=text,
-            documentation=documentation,
-            toolkit=Toolkit(name=f"k{number}", display_name=text, description=text),
-            returns={"type": "object", "properties": {text: {"description": text}}},
-        )
-        tools.append((tool, None))
-    write_site(folder, tools)
+    tools = [
+        everywhere(text, name=f"evil_{number}" if number % 2 else text)
+        for number, text in enumerate(HOSTILE)
+    ]
+    write_site(folder, [*entries("nice"), *((tool, None) for tool in tools)])
     build_site(folder, folder / "html")
     return folder
 
 
-def test_sphinx_builds_hostile_texts_without_a_warning(hostile: Path) -> None:
-    assert (hostile / "html" / "index.html").is_file()
-    assert (hostile / "html" / "tools" / "nice.html").is_file()
-
-
-def test_a_built_page_shows_the_text_and_runs_none_of_it(hostile: Path) -> None:
+def test_a_built_page_shows_hostile_text_and_runs_none_of_it(hostile: Path) -> None:
     number = next(n for n, text in enumerate(HOSTILE) if "<script>" in text and n % 2)
 
     html = (hostile / "html" / "tools" / f"evil_{number}.html").read_text("utf-8")
 
     assert "<script>alert" not in html
     assert words(HOSTILE[number]) in unescape(html)
+    assert (hostile / "html" / "tools" / "nice.html").is_file()
 
 
 def test_the_index_of_hostile_tools_lists_each_of_them(hostile: Path) -> None:
@@ -219,14 +179,6 @@ def test_the_index_of_hostile_tools_lists_each_of_them(hostile: Path) -> None:
     assert len(headings(index)) >= 2
     assert not kinds(index) & {"html_block", "html_inline", "image", "table"}
     assert html.count('href="tools/') >= len(HOSTILE) + 1
-
-
-def test_a_site_without_tools_builds(tmp_path: Path) -> None:
-    write_site(tmp_path, [])
-
-    build_site(tmp_path, tmp_path / "html")
-
-    assert "There are no tools." in (tmp_path / "html" / "index.html").read_text("utf-8")
 
 
 def test_a_warning_of_sphinx_is_an_error(tmp_path: Path) -> None:
@@ -248,7 +200,7 @@ def test_without_sphinx_the_error_says_what_to_install(tmp_path: Path) -> None:
     assert "toolkiln[docs]" in (caught.value.hint or "")
 
 
-def test_modules_in_the_working_folder_are_not_taken_for_sphinx(
+def test_a_site_without_tools_builds_beside_modules_called_like_sphinx(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_site(tmp_path / "docs", [])
@@ -257,7 +209,7 @@ def test_modules_in_the_working_folder_are_not_taken_for_sphinx(
 
     build_site(tmp_path / "docs", tmp_path / "html")
 
-    assert (tmp_path / "html" / "index.html").is_file()
+    assert "There are no tools." in (tmp_path / "html" / "index.html").read_text("utf-8")
 
 
 def test_importing_the_package_loads_neither_sphinx_nor_docutils() -> None:
