@@ -13,6 +13,7 @@ from toolkiln.model.source import Severity
 from toolkiln.spec.findings import OVERRULABLE
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+SECRET = "'ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8'"
 DOCS = '"""Convert an amount of money to another currency."""'
 
 
@@ -101,7 +102,7 @@ CASES = [
          "@tool\ndef f(): ...\n@tool\ndef g(): ..."),
     Case("duplicate-name", ERROR, 4, "@tool\ndef f(x): ...\n@tool\ndef f(y): ...",
          "@tool\ndef f(): ...\ndef g(): ..."),
-    Case("literal-secret", ERROR, 1, "KEY = 'ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8'\ndef f(): ...",
+    Case("literal-secret", ERROR, 1, f"KEY = {SECRET}\ndef f(): ...",
          "KEY = 'your-key-here'\ndef f(): ..."),
     Case("bad-requirement", ERROR, 2,
          "# /// script\n# dependencies = ['httpx=>1']\n# ///\ndef f(): ...",
@@ -118,33 +119,30 @@ CASES = [
 ]  # fmt: skip
 CASES += [
     Case("undeclared-capability", WARNING, 2, f"{bad}\ndef f(): ...",
-         f"{bad}\n@tool(capabilities=['{capability}'])\ndef f(): ...")
-    for capability, bad in [
-        ("network", "import json\nimport socket"),
-        ("files", "import json\nopen('x')"),
-        ("subprocess", "import os\nos.system('x')"),
-        ("environment", "import os\nos.environ['x']"),
-        ("native", "import json\nimport ctypes"),
-        ("dynamic_code", "x = '1'\neval(x)"),
-        ("dynamic_code", "x = '1'\nexec(x)"),
-        ("dynamic_import", "x = '1'\n__import__(x)"),
-        ("introspection", "x = ()\ntype(x).__subclasses__()"),
+         f"{bad}\n@tool({declared})\ndef f(): ...")
+    for declared, bad in [
+        ("capabilities=['network']", "import json\nimport socket"),
+        ("capabilities=['files']", "import json\nopen('x')"),
+        ("workspace='read'", "import json\nopen('x')"),
+        ("workspace='write'", "import json\nopen('x')"),
+        ("capabilities=['subprocess']", "import os\nos.system('x')"),
+        ("capabilities=['environment']", "import os\nos.environ['x']"),
+        ("capabilities=['native']", "import json\nimport ctypes"),
+        ("capabilities=['dynamic_code']", "x = '1'\neval(x)"),
+        ("capabilities=['dynamic_code']", "x = '1'\nexec(x)"),
+        ("capabilities=['dynamic_import']", "x = '1'\n__import__(x)"),
+        ("capabilities=['introspection']", "x = ()\ntype(x).__subclasses__()"),
     ]
 ]  # fmt: skip
 
 
 @each_row("case", CASES)
-def test_a_rule_fires_with_line_severity_and_fix(case: Case) -> None:
-    found = findings(case.bad, case.rule)
+def test_a_rule_fires_with_line_severity_and_fix_and_leaves_good_code_alone(case: Case) -> None:
+    (found,) = findings(case.bad, case.rule)
 
-    assert [(item.line, item.severity) for item in found] == [(case.line, case.severity)]
-    assert found[0].message
-    assert found[0].fix
-    assert found[0].path == "<memory>"
-
-
-@each_row("case", CASES)
-def test_a_rule_leaves_good_code_alone(case: Case) -> None:
+    assert (found.line, found.severity, found.path) == (case.line, case.severity, "<memory>")
+    assert found.message
+    assert found.fix
     assert case.rule not in rules(case.good)
 
 
@@ -183,13 +181,6 @@ def test_network_may_be_declared_by_hosts_or_by_capability(declared: str) -> Non
     assert one(source).uses == ("network",)
 
 
-@each_row("mode", ["read", "write"])
-def test_a_workspace_declares_files(mode: str) -> None:
-    assert "undeclared-capability" not in rules(
-        f"open('x')\n@tool(workspace='{mode}')\ndef f(): ..."
-    )
-
-
 def test_what_one_tool_declares_does_not_hide_what_is_undeclared_elsewhere() -> None:
     source = "import os, socket\n@tool(network=['x.org'])\ndef f(): os.system('x')"
 
@@ -197,11 +188,10 @@ def test_what_one_tool_declares_does_not_hide_what_is_undeclared_elsewhere() -> 
 
 
 def test_a_secret_is_never_repeated() -> None:
-    secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
-    result = reading(f"def f(key: str = '{secret}'): ...")
+    result = reading(f"def f(key: str = {SECRET}): ...")
 
     assert "literal-secret" in {item.rule for item in result.findings}
-    assert all(secret not in item.message + item.fix for item in result.findings)
+    assert all(SECRET[1:-1] not in item.message + item.fix for item in result.findings)
 
 
 def test_a_long_description_is_weighed_by_what_clients_cut() -> None:
@@ -241,8 +231,7 @@ def test_instructions_are_found_in_every_text_that_a_model_reads(source: str) ->
     assert all(item.line <= source.count("\n") + 1 and item.fix for item in found)
 
 
-SECRET = "'ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8'"
-TOOL = 'def f():\n    """Tell something that is worth knowing."""\n'
+TOOL = 'def f():\n    """Return something that is worth knowing."""\n'
 
 
 def outcome(source: str) -> list[tuple[str, Severity, bool]]:
@@ -252,10 +241,11 @@ def outcome(source: str) -> list[tuple[str, Severity, bool]]:
     return [(f.rule, f.severity, f.overruled) for f in found if f.rule in rules]
 
 
-def test_a_comment_on_its_line_makes_an_error_a_warning_that_names_rule_and_line() -> None:
+@each_row("end", ["\n", "\r\n", "\r"])
+def test_a_comment_on_its_line_makes_an_error_a_warning_that_names_rule_and_line(end: str) -> None:
     source = f"X = 1\nKEY = {SECRET}  # toolkiln: ignore[literal-secret]\n{TOOL}"
 
-    [finding] = findings(source, "literal-secret")
+    [finding] = findings(source.replace("\n", end), "literal-secret")
 
     assert (finding.severity, finding.line, finding.overruled) == (Severity.WARNING, 2, True)
     assert finding.message.startswith("literal-secret is overruled in line 2: ")
@@ -384,15 +374,6 @@ def test_each_rule_needs_its_name() -> None:
 
     assert found["unknown-option"] is Severity.WARNING
     assert found["bad-option"] is Severity.ERROR
-
-
-@each_row("end", ["\n", "\r\n", "\r"])
-def test_line_ends_do_not_matter(end: str) -> None:
-    source = f"X = 1\nKEY = {SECRET}  # toolkiln: ignore[literal-secret]\n{TOOL}"
-
-    found = [(f.rule, f.line) for f in reading(source.replace("\n", end)).findings if f.overruled]
-
-    assert found == [("literal-secret", 2)]
 
 
 def test_the_documentation_lists_the_rules_that_can_be_overruled() -> None:

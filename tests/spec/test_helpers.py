@@ -112,14 +112,10 @@ def test_values_of_helpers_are_known(tmp_path: Path) -> None:
     assert tool.parameters["properties"]["x"]["default"] == 7
 
 
-def test_a_base_tool_may_stand_in_a_helper(tmp_path: Path) -> None:
-    files(
-        tmp_path,
-        base="class Base(BaseTool):\n    description = 'From the base.'\n"
-        "    def execute(args): ...",
-    )
-    source = "from base import Base\nclass Leaf(Base):\n    name = 'leaf'\n"
-    source += "    def execute(args): ..."
+def test_a_base_tool_may_be_in_a_helper(tmp_path: Path) -> None:
+    base = "class Base(BaseTool):\n    description = 'From the base.'\n    def execute(args): ..."
+    files(tmp_path, base=base)
+    source = "from base import Base\nclass Leaf(Base):\n    def execute(args): ..."
 
     assert one(source, tmp_path / "tool.py").description == "From the base."
 
@@ -127,15 +123,12 @@ def test_a_base_tool_may_stand_in_a_helper(tmp_path: Path) -> None:
 SOURCE_OF_A = "from a import x\ndef f(): ..."
 
 
-def test_the_digest_changes_with_the_file(tmp_path: Path) -> None:
-    assert read_in(tmp_path, "def f(): ...").digest != read_in(tmp_path, "def f(): 1").digest
+def test_the_digest_changes_with_the_file_and_is_that_of_its_tools(tmp_path: Path) -> None:
+    one, two = (read_in(tmp_path, f"def f(): ...\ndef g(): {body}") for body in ("...", "1"))
 
-
-def test_a_spec_has_the_digest_of_its_reading(tmp_path: Path) -> None:
-    result = read_in(tmp_path, "def f(): ...\ndef g(): ...")
-
-    assert {tool.digest for tool in result.tools} == {result.digest}
-    assert len(result.digest) == 64
+    assert one.digest != two.digest
+    assert {tool.digest for tool in one.tools} == {one.digest}
+    assert len(one.digest) == 64
 
 
 @each_row(
@@ -217,8 +210,9 @@ def test_the_digest_stays_when_the_folder_moves(tmp_path: Path) -> None:
     assert before.digest == read_in(tmp_path / "two", SOURCE_OF_A).digest
 
 
-def test_helpers_do_not_depend_on_the_order_of_imports_in_helpers(tmp_path: Path) -> None:
-    files(tmp_path, a="x = 1", b="x = 1", c="import a, b")
+def test_helpers_are_listed_by_name_in_whatever_order_they_are_imported(tmp_path: Path) -> None:
+    files(tmp_path, a="x = 1", b="x = 1", c="import b, a")
+
     assert read_in(tmp_path, "import c\ndef f(): ...").helpers == ("a.py", "b.py", "c.py")
 
 
@@ -260,15 +254,12 @@ def test_a_ring_is_one_finding_and_a_diamond_or_a_package_is_none(
     assert not [item for item in missing if "tool" in item.message]
 
 
-def test_types_are_still_found_through_a_cycle(tmp_path: Path) -> None:
-    files(tmp_path, a="from b import Place", b=f"import a\n{MODEL}")
+def test_types_are_still_found_through_a_cycle_and_a_ring_of_names_is_no_crash(
+    tmp_path: Path,
+) -> None:
+    files(tmp_path, a="from b import Place, X", b=f"from a import X\n{MODEL}")
 
     assert is_place(tmp_path, f"from a import Place\n{USE.format('Place')}")
-
-
-def test_a_name_that_is_imported_in_a_ring_is_unresolved_not_a_crash(tmp_path: Path) -> None:
-    files(tmp_path, a="from b import X", b="from a import X")
-
     assert properties("from a import X\ndef f(x: X): ...", tmp_path / "tool.py") == {"x": {}}
 
 
@@ -367,26 +358,22 @@ def test_a_link_out_of_the_folder_is_an_error_and_not_read(tmp_path: Path, linke
     assert result.tools[0].parameters["properties"] == {"where": {}}
 
 
-def test_a_link_within_the_folder_is_a_helper(tmp_path: Path) -> None:
-    files(tmp_path, places=MODEL)
-    (tmp_path / "linked.py").symlink_to(tmp_path / "places.py")
-
-    assert is_place(tmp_path, f"from linked import Place\n{USE.format('Place')}")
-
-
-def test_a_folder_that_is_itself_a_link_is_fine(tmp_path: Path) -> None:
+def test_a_link_within_the_folder_and_to_the_folder_is_a_helper(tmp_path: Path) -> None:
     files(tmp_path / "real", places=MODEL)
+    (tmp_path / "real" / "linked.py").symlink_to(tmp_path / "real" / "places.py")
     (tmp_path / "linked").symlink_to(tmp_path / "real")
 
+    assert is_place(tmp_path / "real", f"from linked import Place\n{USE.format('Place')}")
     assert is_place(tmp_path / "linked", f"from places import Place\n{USE.format('Place')}")
 
 
-def test_a_loop_of_links_is_no_crash(tmp_path: Path) -> None:
+def test_a_loop_of_links_and_a_folder_called_like_a_module_are_no_crash(tmp_path: Path) -> None:
     (tmp_path / "a.py").symlink_to(tmp_path / "b.py")
     (tmp_path / "b.py").symlink_to(tmp_path / "a.py")
     (tmp_path / "pkg").symlink_to(tmp_path)
+    (tmp_path / "c.py").mkdir()
 
-    assert read_in(tmp_path, "import a\nimport pkg.pkg.pkg.a\ndef f(): ...").tools
+    assert read_in(tmp_path, "import a, c\nimport pkg.pkg.pkg.a\ndef f(): ...").tools
 
 
 def test_a_syntax_error_is_reported_in_the_helper(tmp_path: Path) -> None:
@@ -428,12 +415,6 @@ def test_a_helper_without_permission_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.py").chmod(0)
 
     assert "helper-unreadable" in rules("import a\ndef f(): ...", tmp_path / "tool.py")
-
-
-def test_a_folder_called_like_a_module_is_no_crash(tmp_path: Path) -> None:
-    (tmp_path / "a.py").mkdir()
-
-    assert read_in(tmp_path, "import a\ndef f(): ...").tools
 
 
 @each_row(
@@ -491,28 +472,17 @@ def test_a_helper_that_takes_types_from_elsewhere_leaves_them_open(tmp_path: Pat
     assert "unresolved-type" in rules(source, tmp_path / "tool.py")
 
 
-def test_functions_imported_from_helpers_are_no_tools(tmp_path: Path) -> None:
-    files(tmp_path, a="def g(): ...")
-
-    assert [t.name for t in read_in(tmp_path, "from a import g\ndef f(): ...").tools] == ["f"]
-
-
-def test_what_a_helper_can_touch_is_part_of_the_report(tmp_path: Path) -> None:
+def test_what_a_helper_can_touch_is_reported_and_its_functions_are_no_tools(
+    tmp_path: Path,
+) -> None:
     files(tmp_path, a="import subprocess\ndef g(): subprocess.run(['ls'])")
 
     result = read_in(tmp_path, "from a import g\ndef f(): g()")
 
-    assert "subprocess" in result.tools[0].uses
+    (tool,) = result.tools
+    assert "subprocess" in tool.uses
     found = [item for item in result.findings if item.rule == "undeclared-capability"]
     assert [(item.path, item.line) for item in found] == [(str(tmp_path / "a.py"), 1)]
-
-
-def test_a_secret_in_a_helper_is_found(tmp_path: Path) -> None:
-    files(tmp_path, a="KEY = 'ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8'")
-
-    (found,) = findings("from a import KEY\ndef f(): ...", "literal-secret", tmp_path / "tool.py")
-
-    assert found.path == str(tmp_path / "a.py")
 
 
 def test_memory_has_no_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,12 +31,11 @@ def block(content: str) -> str:
     return "\n".join(["# /// script", *(f"# {line}".rstrip() for line in lines), "# ///", ""])
 
 
+SCRIPT = block("dependencies = ['a']")
+
+
 def messages(found: Requirements) -> list[tuple[int, str]]:
     return [(problem.line, problem.message) for problem in found.problems]
-
-
-def test_file_that_requires_nothing_has_no_requirements() -> None:
-    assert read_requirements("import json\n", "Requires nothing.") == Requirements((), {}, None, ())
 
 
 def test_all_sources_are_gathered_in_order_without_repetition() -> None:
@@ -54,10 +53,11 @@ def test_all_sources_are_gathered_in_order_without_repetition() -> None:
     )
 
 
-def test_toolkiln_table_of_the_block_is_handed_over() -> None:
+@each_row("end", ["\n", "\r\n"])
+def test_the_toolkiln_table_of_the_block_is_handed_over(end: str) -> None:
     source = block(
         """
-        dependencies = []
+        dependencies = ["httpx"]
         [tool.toolkiln]
         network = ["example.org"]
         [tool.other]
@@ -65,13 +65,9 @@ def test_toolkiln_table_of_the_block_is_handed_over() -> None:
         """
     )
 
-    assert read_requirements(source, None).table == {"network": ["example.org"]}
+    found = read_requirements(source.replace("\n", end), None)
 
-
-def test_windows_line_ends_make_no_difference() -> None:
-    source = block('dependencies = ["httpx"]').replace("\n", "\r\n")
-
-    assert read_requirements(source, None).packages == ("httpx",)
+    assert (found.packages, found.table) == (("httpx",), {"network": ["example.org"]})
 
 
 @each_row(
@@ -92,46 +88,28 @@ def test_commas_inside_a_requirement_part_nothing(text: str, parts: list[str]) -
 
 
 @each_row(
-    "text, words",
+    "texts, words",
     [
-        ("-r requirements.txt", "pip option"),
-        ("--index-url https://x", "pip option"),
-        ("-e .", "pip option"),
-        ("git+https://example.org/x.git", "direct URL"),
-        ("git@example.org:x", "direct URL"),
-        ("https://example.org/x.whl", "direct URL"),
-        ("file:///x", "direct URL"),
-        ("x @ https://example.org/x.whl", "direct URL"),
-        ("x @ git+ssh://example.org/x", "direct URL"),
-        ("x @ file:x", "direct URL"),
-        (".", "path"),
-        ("./x", "path"),
-        ("/x", "path"),
-        ("~/x", "path"),
-        ("x/y", "path"),
-        ("C:\\x", "path"),
-        ("x-1.0-py3-none-any.whl", "path"),
-        ("x-1.0.tar.gz", "path"),
-        ("", "empty"),
-        ("  ", "empty"),
-        ("x" * 501, "501 characters"),
-        ("x=1", "not a requirement"),
-        ("x y", "not a requirement"),
-        ("x>=", "not a requirement"),
-        ("x>=1 and y", "not a requirement"),
-        ("größe", "not a requirement"),
-        ("x; nonsense == 1", "not a requirement"),
-        ("x\n--index-url y", "not a requirement"),
-        ("x[", "not a requirement"),
+        (["-r requirements.txt", "--index-url https://x", "-e ."], "pip option"),
+        (["git+https://example.org/x.git", "git@example.org:x", "file:///x"], "direct URL"),
+        (["https://example.org/x.whl", "x @ https://example.org/x.whl"], "direct URL"),
+        (["x @ git+ssh://example.org/x", "x @ file:x"], "direct URL"),
+        ([".", "./x", "/x", "~/x", "x/y", "C:\\x"], "path"),
+        (["x-1.0-py3-none-any.whl", "x-1.0.tar.gz"], "path"),
+        (["", "  "], "empty"),
+        (["x" * 501], "501 characters"),
+        (["x=1", "x y", "x>=", "x>=1 and y", "größe", "x["], "not a requirement"),
+        (["x; nonsense == 1", "x\n--index-url y"], "not a requirement"),
     ],
 )
-def test_what_is_no_plain_requirement_is_refused(text: str, words: str) -> None:
-    found = read_requirements("", None, [(text, 7)])
+def test_what_is_no_plain_requirement_is_refused(texts: list[str], words: str) -> None:
+    for text in texts:
+        found = read_requirements("", None, [(text, 7)])
 
-    assert found.packages == ()
-    assert [problem.line for problem in found.problems] == [7]
-    assert words in found.problems[0].message
-    assert found.problems[0].fix
+        assert found.packages == (), text
+        assert [problem.line for problem in found.problems] == [7], text
+        assert words in found.problems[0].message
+        assert found.problems[0].fix
 
 
 @each_row(
@@ -199,19 +177,19 @@ def test_faults_in_the_block_are_reported_with_their_line(
     assert [(at, words in message) for at, message in found] == [(line, True)]
 
 
-def test_a_second_block_is_a_problem() -> None:
-    source = block('dependencies = ["a"]') + "\n" + block('dependencies = ["b"]')
-
+@each_row(
+    "source, packages, problem",
+    [
+        (SCRIPT + "\n" + block("y = 1"), ("a",), (5, "a second PEP 723 script block")),
+        ("\n# /// script\n# x = 1\nimport x\n", (), (2, "the PEP 723 block has no closing line")),
+    ],
+)
+def test_a_second_block_and_one_that_never_ends_are_problems(
+    source: str, packages: tuple[str, ...], problem: tuple[int, str]
+) -> None:
     found = read_requirements(source, None)
 
-    assert found.packages == ("a",)
-    assert messages(found) == [(5, "a second PEP 723 script block")]
-
-
-def test_a_block_that_never_ends_is_a_problem() -> None:
-    found = messages(read_requirements("\n# /// script\n# dependencies = []\nimport x\n", None))
-
-    assert found == [(2, "the PEP 723 block has no closing line")]
+    assert (found.packages, messages(found)) == (packages, [problem])
 
 
 def test_faults_in_docstring_and_comments_are_reported_with_their_line() -> None:
@@ -221,40 +199,30 @@ def test_faults_in_docstring_and_comments_are_reported_with_their_line() -> None
     assert [problem.line for problem in read_requirements(source, docstring).problems] == [3, 6]
 
 
-def test_requirements_in_other_places_are_not_taken() -> None:
-    source = (
-        'def f():\n    """requirements: x"""\n    # requirements: y\n    a = "# requirements: z"\n'
-    )
+@each_row(
+    "source, docstring",
+    [
+        ("import json\n", "Requires nothing."),
+        ('def f():\n    """requirements: x"""\n    # requirements: y\n', "The requirements: none."),
+        ('a = "# requirements: z"\n', None),
+    ],
+)
+def test_requirements_in_other_places_are_not_taken(source: str, docstring: str | None) -> None:
+    assert read_requirements(source, docstring) == Requirements((), {}, None, ())
 
-    assert read_requirements(source, "The requirements: none.") == Requirements((), {}, None, ())
 
-
-def test_endless_requirements_are_a_problem() -> None:
+def test_endless_requirements_and_openings_are_a_problem() -> None:
     found = read_requirements("# requirements: x\n" * 100_000, None)
     listed = read_requirements(f"# requirements: {', '.join(f'x{i}' for i in range(50_000))}", None)
 
     assert messages(found) == [(201, "more than 200 requirements")]
     assert messages(listed) == [(1, "more than 200 requirements")]
     assert len(listed.packages) == 200
-
-
-def test_openings_without_end_are_read_in_linear_time() -> None:
     assert read_requirements("# /// script\n" * 100_000, None).problems
 
 
 LINES = st.sampled_from(
-    [
-        "# /// script",
-        "# /// other",
-        "# ///",
-        "#",
-        "# x = 1",
-        "#x",
-        "",
-        "code",
-        "# /// script ",
-        " # ///",
-    ]
+    ["# /// script", "# /// script ", "# /// x", "# ///", " # ///", "#", "# x = 1", "#x", "", "y"]
 )
 
 
