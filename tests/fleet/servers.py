@@ -19,6 +19,9 @@ from typing import Any
 import pytest
 import redis
 
+SERVICE = "main"
+"""What sentinels call the primary that they watch."""
+
 
 @dataclass(frozen=True)
 class Server:
@@ -92,26 +95,23 @@ def running(folder: Path, *options: str, port: int | None = None) -> Iterator[Se
 
 
 @contextmanager
-def watching(folder: Path, primary: int) -> Iterator[int]:
-    """A sentinel that watches the primary at a port as the service `main`; its own port."""
+def sentinel(folder: Path, primary: int) -> Iterator[int]:
+    """A sentinel that watches the primary at a port as `SERVICE`; its own port."""
     port = free_port()
     settings = [
         f"port {port}",
         "bind 127.0.0.1",
         f"dir {folder}",
-        f"sentinel monitor main 127.0.0.1 {primary} 1",
-        "sentinel down-after-milliseconds main 300",
-        "sentinel failover-timeout main 3000",
+        f"sentinel monitor {SERVICE} 127.0.0.1 {primary} 1",
+        f"sentinel down-after-milliseconds {SERVICE} 500",
+        f"sentinel failover-timeout {SERVICE} 5000",
     ]
     file = folder / "sentinel.conf"
     file.write_text("\n".join(settings) + "\n")
-    command = [binary(), str(file), "--sentinel"]
-    with (
-        (folder / "log").open("wb") as output,
-        subprocess.Popen(
-            command, stdout=output, stderr=output, preexec_fn=_die_with_the_tests
-        ) as process,
-    ):
+    with subprocess.Popen(
+        [binary(), str(file), "--sentinel"],
+        stdout=subprocess.DEVNULL, preexec_fn=_die_with_the_tests,
+    ) as process:  # fmt: skip
         try:
             for _ in range(600):
                 with suppress(OSError), socket.create_connection(("127.0.0.1", port)):

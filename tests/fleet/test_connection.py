@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 from toolkiln.errors import StoreError, Unreachable
 from toolkiln.fleet import connection as module
-from toolkiln.fleet.address import open_redis, read_address
+from toolkiln.fleet.address import read_address
 from toolkiln.fleet.connection import Batch, BatchDone, RedisPipe, check_server
 
 from . import servers
@@ -185,57 +185,8 @@ async def test_an_answer_of_megabytes_comes_whole(pipe: RedisPipe) -> None:
     assert await pipe.command("GET", "k") == data
 
 
-async def test_after_a_failover_the_new_primary_is_found(folder: Path) -> None:
-    places = {name: folder / name for name in ("one", "two", "watch")}
-    for place in places.values():
-        place.mkdir()
-    with (
-        servers.running(places["one"]) as one,
-        servers.running(places["two"]) as two,
-        closing(two.client()) as replica,
-    ):
-        replica.replicaof("127.0.0.1", one.port)
-        await until(lambda: replica.info("replication").get("master_link_status") == "up")
-        with servers.watching(places["watch"], one.port) as port:
-            url = f"redis+sentinel://127.0.0.1:{servers.free_port()},127.0.0.1:{port}/main"
-            async with piped(url) as pipe:
-                await pipe.command("SET", "before", "1")
-                await pipe.command("WAIT", 1, 5000)
-                await known_to_the_sentinel(port)
-                one.process.kill()
-                await until(lambda: replica.info("replication")["role"] == "master")
-                await set_after(pipe)
-            # A sentinel that got no answer in time on a busy machine doubts the new one, too.
-            await until(lambda: is_found(url))
-
-        assert replica.mget("before", "after") == [b"1", b"1"]
-
-
-def is_found(url: str) -> bool:
-    try:
-        with closing(open_redis(url)) as connection:
-            connection.check()
-    except StoreError:
-        return False
-    return True
-
-
-async def known_to_the_sentinel(port: int) -> None:
-    """Until it has heard of the replica, it has nobody to fail over to."""
-    async with piped(f"redis://127.0.0.1:{port}") as sentinel:
-        while not await sentinel.command("SENTINEL", "REPLICAS", "main"):
-            await asyncio.sleep(0.05)
-
-
-async def set_after(pipe: RedisPipe) -> None:
-    while True:
-        with suppress(Unreachable):
-            await pipe.command("SET", "after", "1")
-            return
-
-
 async def test_a_service_that_no_sentinel_knows_is_an_error(folder: Path, server: Server) -> None:
-    with servers.watching(folder, server.port) as port:
+    with servers.sentinel(folder, server.port) as port:
         error = await refused(f"redis+sentinel://127.0.0.1:{port}/other")
 
     assert "no sentinel knows 'other'" in str(error)

@@ -1,7 +1,6 @@
 """Calls behind a real Sentinel when the primary dies, and calls over TLS."""
 
 import asyncio
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,36 +15,8 @@ from toolkiln.config import Settings
 from toolkiln.model.call import Status
 
 from . import servers
-from .servers import Server
+from .servers import SERVICE, Server
 from .workers import BOUND, performer, until
-
-SERVICE = "toolkiln"
-CONFIGURATION = """
-port {port}
-bind 127.0.0.1
-dir {folder}
-sentinel monitor {service} 127.0.0.1 {primary} 1
-sentinel down-after-milliseconds {service} 500
-sentinel failover-timeout {service} 5000
-"""
-
-
-@contextmanager
-def sentinel(folder: Path, primary: Server) -> Iterator[int]:
-    """A sentinel that watches a primary, by its port; dead at the end."""
-    port, file = servers.free_port(), folder / "sentinel.conf"
-    text = CONFIGURATION.format(port=port, folder=folder, service=SERVICE, primary=primary.port)
-    file.write_text(text)
-    with subprocess.Popen(
-        [servers.binary(), str(file), "--sentinel"], stdout=subprocess.DEVNULL
-    ) as process:
-        try:
-            until(lambda: asked(port, "CKQUORUM"))
-            # A sentinel that got no CPU for two seconds takes no part for half a minute (TILT).
-            asked(port, "DEBUG", "TILT-PERIOD", "500", about="")  # Redis 7 and later
-            yield port
-        finally:
-            process.kill()
 
 
 def asked(port: int, *question: str, about: str = SERVICE) -> Any:
@@ -86,14 +57,18 @@ def service(folder: Path) -> Iterator[tuple[Server, Server, int]]:
     ):
         # A sentinel asks for replicas when it starts, and then not for ten seconds.
         until(lambda: is_online(primary))
-        with sentinel(places[2], primary) as port:
+        with servers.sentinel(places[2], primary.port) as port:
+            until(lambda: asked(port, "CKQUORUM"))
+            # A sentinel that got no CPU for two seconds takes no part for half a minute (TILT).
+            asked(port, "DEBUG", "TILT-PERIOD", "500", about="")  # Redis 7 and later
             until(lambda: knows_a_replica(port))
             yield primary, replica, port
 
 
 async def test_calls_outlive_the_primary_behind_a_sentinel(folder: Path, tmp_path: Path) -> None:
     with service(folder) as (primary, replica, port):
-        url = f"redis+sentinel://127.0.0.1:{port}/{SERVICE}"
+        sentinels = f"127.0.0.1:{servers.free_port()},127.0.0.1:{port}"  # the first is gone
+        url = f"redis+sentinel://{sentinels}/{SERVICE}"
         with performer(url, tmp_path, lease=10):
             async with Kiln.connect(url, settings=Settings(state=tmp_path / "state")) as kiln:
                 begun = asyncio.Event()
