@@ -33,12 +33,6 @@ def look(ctx: Context) -> list[bool]:
     return [ctx.can_ask(kind) for kind in (Form, Sample, Roots)]
 
 
-@tool
-def relay(ctx: Context) -> str:
-    """Have another tool ask."""
-    return str(ctx.call("insist"))
-
-
 @tool(timeout=1)
 def dawdle(ctx: Context) -> str:
     """Ask for longer than a call may take."""
@@ -86,5 +80,5 @@ def tell(ctx: Context) -> str:
 
 
 FUNCTIONS = (
-    introduce, insist, consult, look, relay, dawdle, relay_dawdling, pester, ask_anything, tell,
+    introduce, insist, consult, look, dawdle, relay_dawdling, pester, ask_anything, tell,
 )  # fmt: skip

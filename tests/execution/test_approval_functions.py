@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from copy import deepcopy
 from textwrap import dedent
 from typing import Any
 
@@ -49,30 +50,25 @@ def decide(args):
         case "workspace": return os.access("/workspace", os.W_OK)
 
 @tool(needs_approval=decide, workspace="write", network=["127.0.0.1"], requires_secrets=["KEY"])
-def act(how: str, ctx: Context, what: object = None):
-    "Do something."
+def act(how: str, ctx: Context, what: object = None): ...
 
 async def later(given_by_any_name, /):
     return given_by_any_name["how"] != "calm"
 
 @tool(needs_approval=later)
-def act_later(how: str):
-    "Do something."
+def act_later(how: str): ...
 
 @tool
 def both(args: dict):
-    "A tool that is asked as well."
     return sorted(args)
 
 @tool(needs_approval=both, isolation="call")
-def asks_both(args: dict):
-    "Do something."
+def asks_both(args: dict): ...
 
 def takes_two(args, more): return False
 
 @tool(needs_approval=takes_two)
-def act_twice():
-    "Do something."
+def act_twice(): ...
 """
 
 CLASSES = """
@@ -99,8 +95,7 @@ class Shell(BaseTool):
 
 @tool_metadata()
 class Files:
-    def remove(self, path: str):
-        "Remove a file."
+    def remove(self, path: str): ...
     def needs_permission(self, args):
         return args["path"].startswith("/etc")
 """
@@ -243,6 +238,14 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield module
 
 
+@pytest_asyncio.fixture(loop_scope="module")
+async def inline() -> AsyncIterator[InlineExecutor]:
+    """An executor of this process."""
+    executor = InlineExecutor()
+    yield executor
+    await executor.close()
+
+
 def here(module: Any, name: str) -> ResolvedTool:
     return ResolvedTool(admitted(DECORATED, name).spec, dict, function=getattr(module, name))
 
@@ -259,42 +262,24 @@ def here(module: Any, name: str) -> ResolvedTool:
         ("act_later", {"how": "wild"}, True),
         ("act_later", {}, True),
         ("act_twice", {}, True),
+        ("act", {"how": "changes", "list": [1]}, False),
     ],
 )
-async def test_a_function_of_this_process_is_asked_here(
-    module: Any, name: str, arguments: dict[str, Any], asked: bool
+async def test_a_function_of_this_process_is_asked_here_and_leaves_nothing_changed(
+    inline: InlineExecutor, module: Any, name: str, arguments: dict[str, Any], asked: bool
 ) -> None:
-    executor = InlineExecutor()
+    shown = deepcopy(arguments)
 
-    assert await needs_approval(executor, here(module, name), arguments) is asked
-    await executor.close()
-
-
-async def test_a_function_of_this_process_cannot_change_what_people_are_shown(module: Any) -> None:
-    executor = InlineExecutor()
-    arguments: dict[str, Any] = {"how": "changes", "list": [1]}
-
-    assert not await needs_approval(executor, here(module, "act"), arguments)
-    assert arguments == {"how": "changes", "list": [1]}
-    await executor.close()
+    assert await needs_approval(inline, here(module, name), arguments) is asked
+    assert arguments == shown
+    assert not inline._bound
 
 
-async def test_asking_here_leaves_nothing_behind(module: Any) -> None:
-    executor = InlineExecutor()
-    given = here(module, "act")
-
-    for _ in range(3):
-        await needs_approval(executor, given, {"how": "returns", "what": False})
-
-    assert not executor._bound
-    await executor.close()
-
-
-async def test_a_function_of_this_process_that_cannot_be_found_means_yes(module: Any) -> None:
+async def test_a_function_of_this_process_that_cannot_be_found_means_yes(
+    inline: InlineExecutor, module: Any
+) -> None:
     def undecorated() -> None: ...
 
-    executor = InlineExecutor()
     spec = admitted(DECORATED, "act").spec
 
-    assert await needs_approval(executor, ResolvedTool(spec, dict, function=undecorated), {})
-    await executor.close()
+    assert await needs_approval(inline, ResolvedTool(spec, dict, function=undecorated), {})

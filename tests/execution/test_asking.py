@@ -31,16 +31,15 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 BOUND = 30.0
 SECRET = "correct horse battery staple"
 ADA = FormAnswer(action="accept", content={"name": "Ada", "unasked": 1})
-WARM = '''
+WARM = """
 import os
 import pydantic
 from toolkiln import tool
 
 @tool
 def which() -> int:
-    """Tell which process this is."""
     return os.getpid()
-'''
+"""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sandbox", "warm", "inline"])
@@ -179,12 +178,6 @@ async def test_timeouts_pause_while_a_person_answers_also_in_nested_calls(kiln: 
     assert result.value == "Ada"
 
 
-async def test_a_tool_within_a_tool_asks_the_same_caller(kiln: Kiln) -> None:
-    result = await kiln.call("relay", ask=Person())
-
-    assert result.value == "Ada"
-
-
 async def test_a_call_asks_so_often_and_no_more(kiln: Kiln) -> None:
     person = Person()
 
@@ -215,36 +208,36 @@ async def test_a_cancelled_call_asks_no_more(kiln: Kiln) -> None:
     assert (await kiln.call("insist", ask=Person())).value == "Ada"
 
 
+def form(**fields: object) -> list[dict[str, Any]]:
+    """A form as it travels."""
+    return [{"kind": "form", "message": "", "fields": fields}]
+
+
+def sample(role: str, text: str = "", tokens: int = 1, messages: int = 1) -> list[dict[str, Any]]:
+    """A request for a text as it travels."""
+    asked = [{"role": role, "text": text}] * messages
+    return [{"kind": "sample", "max_tokens": tokens, "messages": asked}]
+
+
 BAD: dict[str, Any] = {
     "nothing": [],
     "no list": {"kind": "form"},
     "too many": [{"kind": "roots"}] * 11,
     "no kind": [{}],
     "another kind": [{"kind": "password"}],
-    "nested": [{"kind": "form", "message": "", "fields": {"a": {"type": "object"}}}],
-    "keyword": [
-        {"kind": "form", "message": "", "fields": {"a": {"type": "string", "pattern": "(a+)+"}}}
-    ],
-    "fields": [
-        {"kind": "form", "message": "", "fields": {f"f{n}": {"type": "string"} for n in range(51)}}
-    ],
-    "default": [
-        {"kind": "form", "message": "", "fields": {"a": {"type": "integer", "default": "x"}}}
-    ],
-    "no number": [
-        {"kind": "form", "message": "", "fields": {"a": {"type": "number", "default": True}}}
-    ],
-    "any items": [{"kind": "form", "message": "", "fields": {"a": {"type": "array"}}}],
-    "no choice": [
-        {"kind": "form", "message": "", "fields": {"a": {"type": "array", "items": {}}}}
-    ],
+    "nested": form(a={"type": "object"}),
+    "keyword": form(a={"type": "string", "pattern": "(a+)+"}),
+    "fields": form(**{f"f{n}": {"type": "string"} for n in range(51)}),
+    "default": form(a={"type": "integer", "default": "x"}),
+    "no number": form(a={"type": "number", "default": True}),
+    "any items": form(a={"type": "array"}),
+    "no choice": form(a={"type": "array", "items": {}}),
     "long": [{"kind": "form", "message": "x" * 10_001, "fields": {}}],
-    "large": [{"kind": "sample", "max_tokens": 1, "messages": [
-        {"role": "user", "text": "x" * 199_000}] * 6}],
-    "role": [{"kind": "sample", "max_tokens": 1, "messages": [{"role": "system", "text": ""}]}],
-    "tokens": [{"kind": "sample", "max_tokens": 0, "messages": [{"role": "user", "text": ""}]}],
+    "large": sample("user", "x" * 199_000, messages=6),
+    "role": sample("system"),
+    "tokens": sample("user", tokens=0),
     "more": [{"kind": "roots", "token": "x"}],
-}  # fmt: skip
+}
 
 
 @each_row("what", BAD)

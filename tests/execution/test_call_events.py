@@ -92,11 +92,15 @@ async def test_faults_of_an_observer_are_logged_and_keep_nothing_from_others(
     kiln.engine.events.subscribe(Faulty())
     kiln.engine.events.subscribe(observer)
 
+    def observe(event: Event) -> None:
+        raise RuntimeError("of the call")
+
     with caplog.at_level(logging.ERROR):
-        result = await kiln.call("repeat", {"text": "x"})
+        result = await kiln.call("repeat", {"text": "x"}, observe=observe)
 
     faults = [str(record.exc_info[1]) for record in caplog.records if record.exc_info]
-    assert faults == ["start", "event", "event", "end"]
+    assert sorted(faults) == ["end", "event", "event", "of the call", "of the call", "start"]
+    assert "an observer of a call of repeat failed" in caplog.text
     assert (result.value, len(observer.events), len(observer.results)) == ("x", 2, 1)
 
 

@@ -22,7 +22,7 @@ from .observers import code
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PLAIN = '''
+PLAIN = """
 import asyncio, logging, sys, threading
 from collections import deque
 from dataclasses import dataclass, field
@@ -37,35 +37,29 @@ from toolkiln import Context, ToolError, ToolResult
 
 
 class Colour(Enum):
-    """A colour."""
     RED = "red"
     BLUE = "blue"
 
 class Level(IntEnum):
-    """A level."""
     LOW = 1
     HIGH = 2
 
 @dataclass
 class Point:
-    """A point."""
     x: int
     y: float = 0.5
     tags: list[str] = field(default_factory=list)
 
 @dataclass
 class Line:
-    """A line."""
     start: Point
     end: Optional[Point] = None
 
 class Options(TypedDict, total=False):
-    """Options."""
     when: date
     colour: Colour
 
 class Pair(NamedTuple):
-    """A pair."""
     left: int
     right: str = "r"
 
@@ -74,7 +68,6 @@ def scalars(
     day: date, moment: datetime, clock: time, span: timedelta, key: UUID, price: Decimal,
     file: Path, data: bytes, colour: Colour, level: Level,
 ) -> list[str]:
-    """Tell the types of the arguments."""
     given = [day, moment, clock, span, key, price, file, data, colour, level]
     assert day.year == 2024 and moment.tzinfo is not None and span == timedelta(hours=1)
     assert key.version == 4 and price + 1 == Decimal("2.10") and data == b"raw"
@@ -85,13 +78,11 @@ def containers(
     numbers: set[int], names: frozenset[str], pair: tuple[int, str], many: tuple[float, ...],
     points: dict[str, Point], days: list[date], maybe: Optional[int], choice: Literal["a", 1],
 ) -> list[str]:
-    """Tell the types of the arguments."""
     assert numbers == {1, 2} and pair == (1, "x") and many == (1.0, 2.0)
     assert points["p"] == Point(1, 0.5, []) and days == [date(2024, 2, 29)] and maybe is None
     return [type(value).__name__ for value in (numbers, names, pair, many, points, days)]
 
 def records(line: Line, options: Options, pair: Pair) -> dict:
-    """Use records."""
     assert isinstance(line.start, Point) and isinstance(line.end, Point)
     assert isinstance(options["when"], date) and options["colour"] is Colour.RED
     assert isinstance(pair, tuple)
@@ -101,23 +92,19 @@ def defaults(
     items: list[int] = [], point: Point = Point(1), names: dict[str, int] = {}, flag: bool = True,
     colour: Colour = Colour.RED, day: date = date(2020, 1, 1),
 ) -> list[Any]:
-    """Change the defaults."""
     items.append(1)
     point.x += 1
     names["a"] = len(names)
     return [items, point.x, names, flag, colour is Colour.RED, day.year]
 
 def positional(left: int, /, right: date, *rest: date, last: bool = False, **more: date) -> list:
-    """Take arguments in every way there is."""
     assert all(isinstance(value, date) for value in (right, *rest, *more.values()))
     return [left, right.day, [value.day for value in rest], last, sorted(more)]
 
 def modules() -> bool:
-    """Tell whether pydantic was imported."""
     return "pydantic" in sys.modules
 
 def results(kind: str) -> Any:
-    """Return something that is not JSON."""
     cycle: list[Any] = []
     cycle.append(cycle)
     return {
@@ -136,7 +123,6 @@ def results(kind: str) -> Any:
     }[kind]
 
 def fail(kind: str) -> None:
-    """Fail."""
     if kind == "tool_error":
         raise ToolError("Pick another day.\\n  Ünïcode stays", retryable=True)
     if kind == "long_tool_error":
@@ -161,33 +147,26 @@ def fail(kind: str) -> None:
     raise ValueError("secret text")  # THE LINE
 
 async def fail_async(kind: str) -> None:
-    """Fail later."""
     await asyncio.sleep(0)
     fail(kind)
 
 async def wait_async(number: int) -> int:
-    """Wait a little."""
     await asyncio.sleep(0.001)
     return await asyncio.gather(asyncio.sleep(0, number + 1), asyncio.sleep(0))
 
 def sleep() -> None:
-    """Sleep."""
     threading.Event().wait(4)
 
 async def sleep_async() -> None:
-    """Sleep."""
     await asyncio.sleep(20)
 
 def tool_result(ok: bool) -> ToolResult:
-    """Return streams."""
     return ToolResult(ok=ok, stdout="out", stderr="bad", meta={"n": 1})
 
 def soft_failure() -> dict:
-    """Fail in words."""
     return {"success": False, "error": "no such thing"}
 
 def speak(ctx: Context) -> list[Any]:
-    """Use the context."""
     ctx.report_progress(1, 2, "half")
     ctx.log("a line", logging.ERROR)
     ctx.send_message({"day": date(2024, 2, 29)})
@@ -195,30 +174,26 @@ def speak(ctx: Context) -> list[Any]:
     return [ctx.user_id, ctx.agent_id, ctx.agent_state, dict(ctx.secrets)]
 
 async def speak_async(ctx: Context) -> None:
-    """Use the context on a loop."""
     ctx.report_progress(1, 2, "half")
     ctx.log("a line", logging.ERROR)
     ctx.send_message({"day": date(2024, 2, 29)})
     ctx.inject_tools("other")
 
 def delegate(ctx: Context, name: str) -> Any:
-    """Call another tool."""
     try:
         return ctx.call(name, number=1)
     except ToolError as error:
         return [error.message, error.retryable]
 
 async def delegate_async(ctx: Context, name: str) -> Any:
-    """Call another tool from a thread."""
     return await asyncio.to_thread(delegate, ctx, name)
 
 def keep_context(agent_state: dict, agent_id: str) -> list[Any]:
-    """Use what the caller knows."""
     agent_state["changed"] = True
     return [agent_state, agent_id]
-'''
+"""
 
-TYPED = '''
+TYPED = """
 import sys
 from datetime import date
 from typing import Annotated, Optional
@@ -227,12 +202,10 @@ from pydantic import BaseModel, Field, field_validator
 
 
 class Address(BaseModel):
-    """An address."""
     city: str = Field(min_length=2)
     zip_code: str = Field(alias="zip")
 
 class Person(BaseModel):
-    """A person."""
     name: str
     born: date
     address: Optional[Address] = None
@@ -241,14 +214,12 @@ class Person(BaseModel):
     @field_validator("name")
     @classmethod
     def no_digits(cls, name: str) -> str:
-        """Refuse what a schema cannot say."""
         if any(letter.isdigit() for letter in name):
             raise ValueError("names have no digits")
         return name.title()
 
 
 def greet(person: Person, loud: bool = False) -> Person:
-    """Give a person back."""
     assert isinstance(person, Person)
     assert all(isinstance(friend, Person) for friend in person.friends)
     return person
@@ -259,14 +230,13 @@ def fields(
     kind: str = Field("plain", alias="type"),
     person: Person = Person(name="x", born=date(2000, 1, 1)),
 ) -> list:
-    """Use defaults of fields."""
     names.append(kind)
     person.friends.append(person.model_copy())
     return [count, names, kind, len(person.friends), "pydantic" in sys.modules]
-'''
+"""
 
 
-MARKED = '''
+MARKED = """
 from dataclasses import dataclass
 from datetime import date
 
@@ -275,17 +245,15 @@ from toolkiln import Context, tool
 
 @dataclass
 class Settings:
-    """Settings."""
     retries: int
     since: date = date(2020, 1, 1)
 
 @tool(settings=Settings)
 def look(ctx: Context) -> list:
-    """Tell what the call was handed."""
     ctx.secrets["mine"] = "changed"
     reported = [dict(ctx.secrets), ctx.settings["retries"], ctx.settings["since"].year]
     return [*reported, "s3cret" in repr(ctx), ctx.platform, ctx.guild_id, ctx.channel_id]
-'''
+"""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["inline", "A", "B"])
@@ -337,10 +305,6 @@ SCALARS = {
     "span": "PT1H", "key": "7c9e6679-7425-40de-944b-e07fc1f90ae7", "price": "1.10",
     "file": "a/b.txt", "data": "raw", "colour": "blue", "level": 2,
 }  # fmt: skip
-CONTAINERS = {
-    "numbers": [1, 2, 2], "names": ["a"], "pair": [1, "x"], "many": [1, 2.0],
-    "points": {"p": {"x": 1}}, "days": ["2024-02-29"], "maybe": None, "choice": "a",
-}  # fmt: skip
 PERSON = {
     "name": "ann", "born": "2000-02-29", "address": {"city": "Ulm", "zip": "89073"},
     "friends": [{"name": "bob", "born": "1999-01-01"}],
@@ -355,40 +319,49 @@ async def test_scalars_arrive_as_their_types(run: Run) -> None:
     assert outcome.value[7:] == ["bytes", "Colour", "Level"]
 
 
-async def test_containers_arrive_as_their_types(run: Run) -> None:
-    outcome = await run("containers", CONTAINERS)
+@each_row(
+    "name, arguments, value",
+    [
+        (
+            "containers",
+            {
+                "numbers": [1, 2, 2], "names": ["a"], "pair": [1, "x"], "many": [1, 2.0],
+                "points": {"p": {"x": 1}}, "days": ["2024-02-29"], "maybe": None, "choice": "a",
+            },
+            ["set", "frozenset", "tuple", "tuple", "dict", "list"],
+        ),
+        (
+            "records",
+            {
+                "line": {"start": {"x": 1}, "end": {"x": 2, "y": 1}},
+                "options": {"when": "2024-02-29", "colour": "red"},
+                "pair": [1],
+            },
+            {"x": 1, "year": 2024, "pair": [1, "r"]},
+        ),
+        (
+            "positional",
+            {
+                "left": 1, "right": "2024-01-01", "rest": ["2024-01-01", "2024-01-02"],
+                "last": True, "extra": "2024-01-02",
+            },
+            [1, 1, [1, 2], True, ["extra"]],
+        ),
+        ("wait_async", {"number": 1}, [2, None]),
+    ],
+)  # fmt: skip
+async def test_arguments_of_every_kind_arrive_as_their_types(
+    run: Run, name: str, arguments: dict[str, Any], value: Any
+) -> None:
+    outcome = await run(name, arguments)
 
-    assert outcome.error is None
-    assert outcome.value == ["set", "frozenset", "tuple", "tuple", "dict", "list"]
-
-
-async def test_records_arrive_as_their_types_with_what_is_in_them(run: Run) -> None:
-    arguments = {
-        "line": {"start": {"x": 1}, "end": {"x": 2, "y": 1}},
-        "options": {"when": "2024-02-29", "colour": "red"},
-        "pair": [1],
-    }
-
-    outcome = await run("records", arguments)
-
-    assert outcome.error is None
-    assert outcome.value == {"x": 1, "year": 2024, "pair": [1, "r"]}
+    assert (outcome.error, outcome.value) == (None, value)
 
 
 async def test_defaults_that_a_call_changes_are_fresh_for_the_next(run: Run) -> None:
     outcomes = [await run("defaults") for _ in range(3)]
 
     assert [outcome.value for outcome in outcomes] == [[[1], 2, {"a": 0}, True, True, 2020]] * 3
-
-
-async def test_parameters_of_every_kind_are_bound(run: Run) -> None:
-    days = ["2024-01-01", "2024-01-02"]
-    arguments = {"left": 1, "right": days[0], "rest": days, "last": True, "extra": days[1]}
-
-    outcome = await run("positional", arguments)
-
-    assert outcome.error is None
-    assert outcome.value == [1, 1, [1, 2], True, ["extra"]]
 
 
 async def test_pydantic_models_are_validated_and_serialised(run: Run) -> None:
@@ -450,22 +423,14 @@ async def test_what_cannot_be_json_is_reported_with_a_note(run: Run, kind: str) 
         assert "object" in outcome.value[0]
 
 
-async def test_async_function_is_awaited(run: Run) -> None:
-    assert (await run("wait_async", {"number": 1})).value == [2, None]
-
-
 async def test_tool_error_is_reported_verbatim(run: Run) -> None:
     outcome = await run("fail", {"kind": "tool_error"})
+    long = await run("fail", {"kind": "long_tool_error"})
 
     assert code(outcome) == (Status.FAILED, "tool_error")
     assert outcome.error.message == "Pick another day.\n  Ünïcode stays"
     assert outcome.error.retryable
-
-
-async def test_long_tool_error_loses_nothing(run: Run) -> None:
-    outcome = await run("fail", {"kind": "long_tool_error"})
-
-    assert outcome.error.message == "long " * 1500
+    assert long.error.message == "long " * 1500
 
 
 @pytest.mark.parametrize("name", ["fail", "fail_async"])
@@ -522,17 +487,13 @@ async def test_cancelled_call_raises_and_leaves_the_executor_usable(run: Run, na
     assert (await run("modules")).status is Status.OK
 
 
-async def test_tool_results_say_themselves_whether_they_are_good(run: Run) -> None:
+async def test_tool_results_and_failures_in_words_say_whether_they_are_good(run: Run) -> None:
     good, bad = await run("tool_result", {"ok": True}), await run("tool_result", {"ok": False})
+    worded = await run("soft_failure")
 
     assert (good.status, good.is_tool_result, good.value["meta"]) == (Status.OK, True, {"n": 1})
     assert (bad.status, bad.error.code, bad.error.message) == (Status.FAILED, "tool_error", "bad")
-
-
-async def test_failure_reported_as_a_value_is_a_failure(run: Run) -> None:
-    outcome = await run("soft_failure")
-
-    assert (outcome.status, outcome.error.message) == (Status.FAILED, "no such thing")
+    assert (worded.status, worded.error.message) == (Status.FAILED, "no such thing")
 
 
 @pytest.mark.parametrize("name", ["speak", "speak_async"])
@@ -611,14 +572,9 @@ async def test_argument_that_does_not_fit_is_refused_before_the_tool_runs(run: R
 async def test_tool_without_pydantic_does_not_import_it(run: Run, executor: Executor) -> None:
     outcome = await run("modules")
 
-    assert outcome.value is isinstance(executor, InlineExecutor)
-
-
-async def test_executor_says_how_it_ran_the_call(run: Run, executor: Executor) -> None:
-    outcome = await run("modules")
-
-    expected = "none" if isinstance(executor, InlineExecutor) else outcome.sandbox
-    assert outcome.sandbox == expected in ("none", "A", "B")
+    is_inline = isinstance(executor, InlineExecutor)
+    assert outcome.value is is_inline
+    assert outcome.sandbox in (("none",) if is_inline else ("A", "B"))
 
 
 async def test_calls_at_once_do_not_mix(run: Run) -> None:

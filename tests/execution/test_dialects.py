@@ -10,13 +10,12 @@ from toolkiln.kiln import Kiln
 from toolkiln.model.call import Status
 from toolkiln.model.spec import Dialect
 
-from .observers import code, local_session
+from .observers import local_session
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TOOLS = {
-    "plain.py": '''
-        """Plain functions."""
+    "plain.py": """
         import os
         import random_names_of_ours as names
         from shapes import area
@@ -27,21 +26,16 @@ TOOLS = {
         TEMPLATE = os.urandom(4).hex()
 
         def use_helpers(radius: float) -> list:
-            """Use modules beside the file and packages below it."""
             assert names is not None and _private.SECRET == VALUE
             return [names.first(), area(2), circle(radius), VALUE, names.back()]
 
         def fail_in_helper() -> None:
-            """Fail somewhere else."""
             names.fail()  # OWN LINE
 
         def find_other_files() -> list[str]:
-            """List what lies beside the tool."""
             return sorted(os.listdir(os.path.dirname(__file__)))
-    ''',
-    "random_names_of_ours.py": '''
-        """A helper that imports the tool in turn."""
-
+    """,
+    "random_names_of_ours.py": """
         def first() -> str:
             return "first"
 
@@ -51,33 +45,28 @@ TOOLS = {
 
         def fail() -> None:
             raise KeyError("inside")
-    ''',
-    "shapes/__init__.py": '''
-        """A package."""
+    """,
+    "shapes/__init__.py": """
         from .square import area
-    ''',
-    "shapes/square.py": '''
-        """Squares."""
+    """,
+    "shapes/square.py": """
         def area(side: float) -> float:
             return side * side
-    ''',
-    "shapes/round.py": '''
-        """Circles."""
+    """,
+    "shapes/round.py": """
         from .square import area
         def circle(radius: float) -> float:
             return 3 * area(radius)
-    ''',
+    """,
     "_private.py": 'SECRET = "kept"\n',
-    "decorated.py": '''
-        """Decorated functions."""
+    "decorated.py": """
         from toolkiln import tool
 
         @tool(name="renamed", description="Say a word twice.")
         def say(word: str) -> str:
             return word * 2
-    ''',
-    "base.py": '''
-        """Tools as classes."""
+    """,
+    "base.py": """
         from typing import Any
         from toolkiln import BaseTool, Context, ToolError, ToolResult
 
@@ -138,9 +127,8 @@ TOOLS = {
 
             def execute(self, args):
                 raise AssertionError("it ran")
-    ''',
-    "kit.py": '''
-        """Toolkits."""
+    """,
+    "kit.py": """
         import os
         from toolkiln import Context, method_metadata, tool_metadata
 
@@ -152,13 +140,11 @@ TOOLS = {
 
             @method_metadata(description="Count.")
             def count_up(self, by: int = 1) -> list:
-                """Count."""
                 self.count += by
                 return [self.count, self.token]
 
             @method_metadata(description="Use the context.")
             async def who(self, ctx: Context) -> str:
-                """Tell the user."""
                 return ctx.user_id
 
         @tool_metadata(display_name="Kept", description="Keeps.", instance="template")
@@ -173,9 +159,8 @@ TOOLS = {
 
             @method_metadata(description="Tell the token.")
             def token_of(self) -> list:
-                """Tell."""
                 return [self.token, self.made_in, os.getpid()]
-    ''',
+    """,
     "webui.py": '''
         """
         title: Web
@@ -200,16 +185,13 @@ TOOLS = {
 
             @staticmethod
             def fixed(number: int) -> int:
-                """Give a number back."""
                 return number
 
             @classmethod
             def made(cls, number: int) -> str:
-                """Name the class."""
                 return f"{cls.__name__} {number}"
     ''',
-    "constants.py": '''
-        """Constants."""
+    "constants.py": """
         TOOL_NAME = "lookup"
         TOOL_DESCRIPTION = "Look something up."
         TOOL_PARAMETERS = {
@@ -221,30 +203,24 @@ TOOLS = {
         def run(key, count=1, ctx=None):
             ctx.log("looked up")
             return {"key": key, "count": count, "user": ctx.user_id}
-    ''',
-    "broken_import.py": '''
-        """Needs what is not there."""
+    """,
+    "broken_import.py": """
         import no_such_package_anywhere
 
-        def never() -> None:
-            """Never run."""
-    ''',
-    "broken_body.py": '''
-        """Fails while it is imported."""
+        def never() -> None: ...
+    """,
+    "broken_body.py": """
         import sys
         print("importing")
         VALUE = {}["secret key"]  # IMPORT LINE
 
-        def never_either() -> None:
-            """Never run."""
-    ''',
-    "leaves_early.py": '''
-        """Leaves while it is imported."""
+        def never_either() -> None: ...
+    """,
+    "leaves_early.py": """
         raise SystemExit(5)
 
-        def never_at_all() -> None:
-            """Never run."""
-    ''',
+        def never_at_all() -> None: ...
+    """,
 }
 
 
@@ -362,13 +338,22 @@ async def test_open_webui_tool_has_valves_user_and_emitter(kiln: Kiln) -> None:
     assert result.messages == ({"type": "status", "data": {"description": "Ulm"}},)
 
 
-async def test_missing_module_is_named(kiln: Kiln) -> None:
-    result = await kiln.call("never", {})
+@each_row(
+    "name, code, type_, excerpt",
+    [
+        ("never", "import_failed", "ModuleNotFoundError", "no_such_package_anywhere"),
+        ("never_at_all", "exited", "SystemExit", ""),
+    ],
+)
+async def test_import_that_fails_is_named(
+    kiln: Kiln, name: str, code: str, type_: str, excerpt: str
+) -> None:
+    result = await kiln.call(name, {})
 
     assert result.status is Status.FAILED
     assert result.error
-    assert (result.error.code, result.error.type) == ("import_failed", "ModuleNotFoundError")
-    assert "no_such_package_anywhere" in result.text
+    assert (result.error.code, result.error.type) == (code, type_)
+    assert excerpt in result.text
 
 
 async def test_error_at_import_names_its_line_and_keeps_what_was_printed(kiln: Kiln) -> None:
@@ -380,9 +365,3 @@ async def test_error_at_import_names_its_line_and_keeps_what_was_printed(kiln: K
     assert "secret key" in result.error.message  # `dev` shows it
     assert result.stdout == "importing\n"
     assert result.stderr == ""
-
-
-async def test_exit_at_import_is_an_exit(kiln: Kiln) -> None:
-    result = await kiln.call("never_at_all", {})
-
-    assert code(result) == (Status.FAILED, "exited")

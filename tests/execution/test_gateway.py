@@ -14,7 +14,7 @@ from toolkiln.kiln import Kiln
 from toolkiln.model.call import Call, Event, Result, Status
 from toolkiln.operations.sources import SourceCall
 
-from .observers import SOON, RecordingObserver, local_session, space, until, until_still
+from .observers import RecordingObserver, local_session, space, until, until_still
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TOOLS = {
@@ -23,12 +23,6 @@ TOOLS = {
 
         @tool
         def add(left: int, right: int = 2) -> int:
-            \"\"\"Add two numbers.
-
-            Args:
-                left: One of them.
-                right: The other.
-            \"\"\"
             return left + right
     """,
     "calendar.py": """
@@ -37,7 +31,6 @@ TOOLS = {
 
         @tool
         def weekday(day: str) -> str:
-            \"\"\"Tell the weekday of a date.\"\"\"
             return datetime.strptime(day, "%Y-%m-%d").strftime("%A")
     """,
     "meeting.py": """
@@ -57,12 +50,10 @@ TOOLS = {
 
         @tool(parallel=True, workspace="write")
         def meet(own: str, other: str) -> str:
-            \"\"\"Wait for another call.\"\"\"
             return _meet(own, other)
 
         @tool(workspace="write")
         def line_up(name: str) -> str:
-            \"\"\"Fail if another call runs meanwhile.\"\"\"
             file = SPACE / "turn"
             os.close(os.open(file, os.O_CREAT | os.O_EXCL))
             time.sleep(0.05)
@@ -72,13 +63,7 @@ TOOLS = {
             return name
 
         @tool(workspace="write", parallel=True)
-        def sleep_together() -> None:
-            \"\"\"Write again and again, beside others.\"\"\"
-            beat()
-
-        @tool(workspace="write")
         def beat() -> None:
-            \"\"\"Write again and again.\"\"\"
             for number in range(100_000):
                 (SPACE / "next").write_text(str(number))
                 os.replace(SPACE / "next", SPACE / "heart")
@@ -91,7 +76,6 @@ TOOLS = {
 
         @tool(workspace="read")
         def wait_for_reader(ctx: Context) -> str:
-            \"\"\"Say something, and go on when someone has read it.\"\"\"
             print("printed")
             print("complained", file=sys.stderr)
             ctx.report_progress(1, 4, "first")
@@ -105,20 +89,17 @@ TOOLS = {
 
         @tool
         def print_and_fail() -> None:
-            \"\"\"Say something and fail.\"\"\"
             print("before")
             print("trouble", file=sys.stderr)
             raise ValueError("no")
 
         @tool
         def tell_environment() -> dict:
-            \"\"\"Tell the environment.\"\"\"
             import os
             return dict(os.environ)
 
         @tool
-        def be_quiet() -> None:
-            \"\"\"Say nothing.\"\"\"
+        def be_quiet() -> None: ...
     """,
     "nested.py": """
         import time
@@ -126,7 +107,6 @@ TOOLS = {
 
         @tool
         def sum_up(ctx: Context, numbers: list[int]) -> int:
-            \"\"\"Add numbers with another tool.\"\"\"
             total = 0
             for number in numbers:
                 total = ctx.call("add", left=total, right=number)
@@ -134,7 +114,6 @@ TOOLS = {
 
         @tool
         def try_call(ctx: Context, name: str, arguments: dict) -> dict:
-            \"\"\"Call a tool and tell what happened.\"\"\"
             try:
                 return {"value": ctx.call(name, **arguments)}
             except ToolError as error:
@@ -142,23 +121,19 @@ TOOLS = {
 
         @tool
         async def call_async(ctx: Context) -> int:
-            \"\"\"Call a tool from an async one.\"\"\"
             ctx.report_progress(0.5)
             return ctx.call("add", left=40)
 
         @tool
         def refuse() -> None:
-            \"\"\"Say no.\"\"\"
             raise ToolError("not today", retryable=True)
 
         @tool
         def pass_on(ctx: Context) -> None:
-            \"\"\"Call a tool that says no.\"\"\"
             ctx.call("refuse")
 
         @tool
         def dig(ctx: Context, depth: int = 0) -> int:
-            \"\"\"Call itself until someone says no.\"\"\"
             try:
                 return ctx.call("dig", depth=depth + 1)
             except ToolError as error:
@@ -168,7 +143,6 @@ TOOLS = {
 
         @tool
         def fan_out(ctx: Context) -> dict:
-            \"\"\"Call another tool without end.\"\"\"
             for number in range(1000):
                 try:
                     ctx.call("nothing_of_this_name")
@@ -178,24 +152,20 @@ TOOLS = {
 
         @tool(timeout=1.0)
         def hurry(ctx: Context) -> None:
-            \"\"\"Wait with another tool for longer than it may.\"\"\"
             ctx.call("sleep_long")
 
         @tool(timeout=300, workspace="write")
         def sleep_long() -> None:
-            \"\"\"Sleep.\"\"\"
             from pathlib import Path
             for number in range(100_000):
                 Path("/workspace/awake").write_text(str(number))
                 time.sleep(0.005)
 
         @tool(network=["api.test"])
-        def reach_out() -> None:
-            \"\"\"Ask for a right that nobody granted.\"\"\"
+        def reach_out() -> None: ...
 
         @tool
         def tell_caller(ctx: Context) -> dict:
-            \"\"\"Tell what a tool knows of its caller.\"\"\"
             ctx.inject_tools("add", "sum_up")
             ctx.send_message({"kind": "card", "tags": {"a"}})
             (ctx.workdir / "report.txt").write_bytes(b"\\x00\\xff")
@@ -209,7 +179,7 @@ TOOLS = {
 SETTINGS: dict[str, Any] = {
     "grants": {
         name: {"workspace": "write"}
-        for name in ("meet", "line_up", "beat", "sleep_together", "wait_for_reader", "sleep_long")
+        for name in ("meet", "line_up", "beat", "wait_for_reader", "sleep_long")
     }
 }
 
@@ -291,46 +261,39 @@ async def test_file_named_like_a_standard_module_does_not_replace_it(kiln: Kiln)
     assert result.value == "Thursday"
 
 
-async def test_version_that_was_called_goes_on_running_after_an_edit(
-    make_kiln: Callable[..., Kiln], tmp_path: Path
+TELL = 'def tell() -> str:\n    return "first"\n'
+
+
+@pytest.mark.parametrize("is_called_before", [True, False])
+async def test_version_that_was_read_goes_on_running_after_an_edit(
+    make_kiln: Callable[..., Kiln], tmp_path: Path, is_called_before: bool
 ) -> None:
-    source = 'def tell() -> str:\n    """Tell the version."""\n    return "first"\n'
     file = tmp_path / "tools" / "tell.py"
-    async with make_kiln({"tell.py": source}) as kiln:
-        assert (await kiln.call("tell", {})).value == "first"
-        file.write_text(source.replace("first", "second"))
-        assert (await kiln.call("tell", {})).value == "first"
-    async with make_kiln({}) as kiln:
-        kiln = Kiln(tmp_path / "tools", settings=kiln.settings, dev=True)
-        assert (await kiln.call("tell", {})).value == "second"
-        await kiln.close()
-
-
-async def test_version_that_was_edited_before_its_first_call_runs_as_it_was_read(
-    make_kiln: Callable[..., Kiln], tmp_path: Path
-) -> None:
-    source = 'def tell() -> str:\n    """Tell the version."""\n    return "first"\n'
-    async with make_kiln({"tell.py": source}) as kiln:
+    async with make_kiln({"tell.py": TELL}) as kiln:
         assert kiln.services.registry.specs
-        (tmp_path / "tools" / "tell.py").write_text(source.replace("first", "second"))
+        if is_called_before:
+            assert (await kiln.call("tell", {})).value == "first"
+        file.write_text(TELL.replace("first", "second"))
         changed = await kiln.call("tell", {})
-        (tmp_path / "tools" / "tell.py").unlink()
+        file.unlink()
         gone = await kiln.call("tell", {})
 
     assert (changed.value, gone.value) == ("first", "first")
+    file.write_text(TELL.replace("first", "second"))
+    async with Kiln(file.parent, settings=kiln.settings, dev=True) as kiln:
+        assert (await kiln.call("tell", {})).value == "second"
 
 
 async def test_renamed_file_runs_under_the_state_of_its_old_name(
     make_kiln: Callable[..., Kiln], tmp_path: Path
 ) -> None:
-    source = 'def tell() -> str:\n    """Tell."""\n    return "here"\n'
-    async with make_kiln({"old.py": source}) as kiln:
+    async with make_kiln({"old.py": TELL}) as kiln:
         await kiln.call("tell", {})
     (tmp_path / "tools" / "old.py").rename(tmp_path / "tools" / "new.py")
     async with Kiln(tmp_path / "tools", settings=kiln.settings, dev=True) as kiln:
         result = await kiln.call("tell", {})
 
-    assert (result.value, result.error) == ("here", None)
+    assert (result.value, result.error) == ("first", None)
 
 
 async def test_parallel_tools_of_a_batch_overlap(kiln: Kiln) -> None:
@@ -389,31 +352,11 @@ async def test_batch_with_bad_calls_gives_every_result_in_its_place(kiln: Kiln) 
     assert await kiln.call_many([]) == []
 
 
-async def test_cancelling_the_caller_ends_the_process_at_once(kiln: Kiln) -> None:
-    heart = space(kiln, "cancel") / "heart"
-    calling = asyncio.create_task(
-        kiln.call("beat", {}, session=local_session(kiln, workspace="cancel"))
-    )
-    await until(heart.exists)
-
-    calling.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await calling
-
-    await until_still(heart)
-
-
 async def test_cancelling_a_batch_ends_all_its_calls(kiln: Kiln) -> None:
-    sessions = ["batch1", "batch2"]
-    calls = [
-        Call(
-            tool="sleep_together",
-            arguments={},
-            session=local_session(kiln, workspace=session),
-        )
-        for session in sessions
-    ]
-    hearts = [space(kiln, session) / "heart" for session in sessions]
+    workspaces = ["batch1", "batch2"]
+    sessions = [local_session(kiln, workspace=workspace) for workspace in workspaces]
+    hearts = [space(kiln, workspace) / "heart" for workspace in workspaces]
+    calls = [Call(tool="beat", arguments={}, session=session) for session in sessions]
     calling = asyncio.create_task(kiln.call_many(calls))
     await until(lambda: all(heart.exists() for heart in hearts))
 
@@ -428,18 +371,18 @@ async def test_cancelling_a_batch_ends_all_its_calls(kiln: Kiln) -> None:
 async def test_events_come_while_the_call_runs(kiln: Kiln) -> None:
     events: list[Event] = []
     folder = space(kiln, "live")
-    expected = [
+    expected = {
         ("stdout", "printed"),
         ("stderr", "complained"),
         ("progress", "first"),
         ("log", "logged"),
-    ]
+    }
     session = local_session(kiln, workspace="live")
     calling = asyncio.create_task(
         kiln.call("wait_for_reader", {}, session=session, observe=events.append)
     )
 
-    await until(lambda: {(event.kind, event.text.strip()) for event in events} >= set(expected))
+    await until(lambda: {(event.kind, event.text.strip()) for event in events} >= expected)
     assert not calling.done()
     (folder / "read").touch()
     result = await calling
@@ -448,21 +391,6 @@ async def test_events_come_while_the_call_runs(kiln: Kiln) -> None:
     assert (result.stdout, result.stderr) == ("printed\nend\n", "complained\n")
     progress = next(event for event in events if event.kind == "progress")
     assert (progress.done, progress.total, progress.described) == (1, 4, "first (1 of 4)")
-
-
-async def test_observer_that_raises_does_not_harm_the_call(
-    kiln: Kiln, caplog: pytest.LogCaptureFixture
-) -> None:
-    def observe(event: Event) -> None:
-        raise KeyError("of the observer")
-
-    async with asyncio.timeout(SOON):
-        result = await kiln.call("call_async", {}, observe=observe)
-        failed = await kiln.call("print_and_fail", {}, observe=observe)
-
-    assert result.value == 42
-    assert failed.stdout == "before\n"
-    assert "an observer of a call of print_and_fail failed" in caplog.text
 
 
 async def test_output_is_kept_when_the_tool_fails(kiln: Kiln) -> None:
@@ -500,11 +428,8 @@ async def test_uncaught_tool_error_of_a_nested_call_is_the_answer(kiln: Kiln) ->
     assert result.error.retryable
 
 
-async def test_calls_within_calls_are_eight_deep_at_most(kiln: Kiln) -> None:
+async def test_calls_within_calls_are_eight_deep_and_two_hundred_at_most(kiln: Kiln) -> None:
     assert (await kiln.call("dig", {})).value == 8
-
-
-async def test_calls_of_one_call_are_two_hundred_at_most(kiln: Kiln) -> None:
     assert (await kiln.call("fan_out", {})).value == {"made": 200}
 
 
@@ -566,6 +491,7 @@ async def test_observers_get_every_call_and_how_it_ended(kiln: Kiln) -> None:
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
+    await until_still(heart)
     unsubscribe()
     await kiln.call("sum_up", {"numbers": [1]})
 
@@ -580,7 +506,7 @@ async def test_observers_get_every_call_and_how_it_ended(kiln: Kiln) -> None:
 
 async def test_observers_of_a_source_run_do_not_get_its_spec(kiln: Kiln) -> None:
     observer = RecordingObserver()
-    source = 'def echo(word: str) -> str:\n    """Say a word again."""\n    return word\n'
+    source = "def echo(word: str) -> str:\n    return word\n"
 
     unsubscribe = kiln.engine.events.subscribe(observer)
     run = await kiln.services.prepare_source(SourceCall(source, {"word": "x"}))

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from subprocess import Popen
@@ -10,12 +9,12 @@ from subprocess import Popen
 import pytest
 import pytest_asyncio
 
-from toolkiln.config import Settings
 from toolkiln.errors import InputError
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Call, Status
 from toolkiln.model.identity import Caller
 
+from .conftest import MakeKiln
 from .observers import SOON, change_calls, space, until
 
 SOURCE = '''
@@ -28,13 +27,6 @@ SPACE = Path("/workspace")
 
 @tool(workspace="write", parallel=True)
 def count(ctx: Context, word: str = "", gate: str = "", fail: bool = False) -> str:
-    """Count its own runs.
-
-    Args:
-        word: What to say.
-        gate: A file to wait for.
-        fail: Whether to fail.
-    """
     with (SPACE / "runs").open("a") as runs:
         runs.write("x")
     ctx.report_progress(1, 2, f"at {gate}")
@@ -64,18 +56,16 @@ CHILD = """
 Start = Callable[..., "Popen[str]"]
 
 
-def make(folder: Path) -> Kiln:
-    (folder / "tools").mkdir(exist_ok=True)
-    (folder / "tools" / "count.py").write_text(SOURCE)
-    grants = {"*": {"workspace": "write"}}
-    settings = Settings(state=folder / "state", grants=grants, environ=dict(os.environ))
-    return Kiln(folder / "tools", settings=settings, dev=True)
+@pytest.fixture
+def make(make_kiln: MakeKiln) -> Callable[[], Kiln]:
+    """Makes Kilns with the counting tool, over the same state."""
+    return lambda: make_kiln({"count.py": SOURCE}, grants={"*": {"workspace": "write"}})
 
 
 @pytest_asyncio.fixture
-async def counting(tmp_path: Path) -> AsyncIterator[Kiln]:
+async def counting(make: Callable[[], Kiln]) -> AsyncIterator[Kiln]:
     """A Kiln with the counting tool."""
-    async with make(tmp_path) as kiln:
+    async with make() as kiln:
         yield kiln
 
 
@@ -123,14 +113,13 @@ async def test_failures_of_the_tool_are_remembered(counting: Kiln) -> None:
     assert runs(counting) == 1
 
 
-async def test_failure_of_the_platform_frees_the_id(tmp_path: Path) -> None:
-    async with make(tmp_path) as kiln:
-        assert kiln.services.registry.specs
-        in_the_way = tmp_path / "state" / "versions"
-        in_the_way.write_text("a file where a folder has to be")
-        failed = await kiln.call("count", {"word": "a"}, call_id="one")
-        in_the_way.unlink()
-        again = await kiln.call("count", {"word": "a"}, call_id="one")
+async def test_failure_of_the_platform_frees_the_id(counting: Kiln, tmp_path: Path) -> None:
+    assert counting.services.registry.specs
+    in_the_way = tmp_path / "state" / "versions"
+    in_the_way.write_text("a file where a folder has to be")
+    failed = await counting.call("count", {"word": "a"}, call_id="one")
+    in_the_way.unlink()
+    again = await counting.call("count", {"word": "a"}, call_id="one")
 
     assert failed.status is Status.UNAVAILABLE
     assert again.value == "a 1"
@@ -155,33 +144,6 @@ async def test_call_of_a_killed_process_runs_again_and_says_so(
 
     assert result.value == "a 2"
     assert any("interrupted" in note for note in result.notes)
-
-
-async def test_killed_process_takes_its_tool_with_it(
-    counting: Kiln, tmp_path: Path, start_python: Start
-) -> None:
-    other = start_python(CHILD, tmp_path, "one", json.dumps({"gate": "gate", "word": "ghost"}))
-    await until(lambda: runs(counting) == 1)
-
-    other.kill()
-    other.wait()
-
-    await until(lambda: not processes_with(str(tmp_path)))
-
-
-def processes_with(text: str) -> list[str]:
-    """Processes whose mounts or arguments name a folder."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            try:
-                command = (folder / "cmdline").read_bytes().decode()
-                mounts = (folder / "mountinfo").read_text()
-            except OSError:
-                continue
-            if text in command or text in mounts:
-                found.append(f"{folder.name} {command}")
-    return found
 
 
 async def test_cancelled_call_is_remembered_as_cancelled(counting: Kiln) -> None:
@@ -215,10 +177,12 @@ async def test_a_repeated_call_waits_for_the_first_no_longer_than_its_timeout(
     assert (await first).value == "a 1"
 
 
-async def test_same_id_for_another_version_is_a_conflict(tmp_path: Path) -> None:
-    async with make(tmp_path) as kiln:
+async def test_same_id_for_another_version_is_a_conflict(
+    make: Callable[[], Kiln], tmp_path: Path
+) -> None:
+    async with make() as kiln:
         await kiln.call("count", {"word": "a"}, call_id="one")
-    kiln = make(tmp_path)
+    kiln = make()
     (tmp_path / "tools" / "count.py").write_text(f"{SOURCE}\n# edited\n")
     async with kiln:
         other = await kiln.call("count", {"word": "a"}, call_id="one")
@@ -245,10 +209,12 @@ async def test_result_is_not_lost_when_the_store_breaks_meanwhile(
     assert any("not stored" in note for note in result.notes)
 
 
-async def test_store_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+async def test_store_that_cannot_be_opened_is_unavailable(
+    make: Callable[[], Kiln], tmp_path: Path
+) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "store.db").write_bytes(b"not a database" * 1000)
-    async with make(tmp_path) as kiln:
+    async with make() as kiln:
         result = await kiln.call("count", {"word": "a"}, call_id="one")
         without = await kiln.call("count", {"word": "a"})
 

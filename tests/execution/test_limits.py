@@ -23,18 +23,15 @@ TOOLS = {
 
         @tool(timeout=0.4)
         def sleep_long() -> None:
-            """Sleep."""
             print("going to sleep")
             time.sleep(60)
 
         @tool(memory="64MB")
         def fill_memory() -> int:
-            """Fill the memory."""
             return len(bytearray(400 * MEGABYTE))
 
         @tool(memory="64MB")
         def fill_memory_quietly() -> str:
-            """Fill the memory and catch the error."""
             kept = []
             try:
                 while True:
@@ -45,39 +42,33 @@ TOOLS = {
 
         @tool(cpu=0.5, timeout=20)
         def burn() -> None:
-            """Compute for ever."""
             while True:
                 pass
 
         @tool(processes=4)
         def fork_much() -> None:
-            """Start processes."""
             for _ in range(20):
                 if os.fork() == 0:
                     time.sleep(30)
 
         @tool
         def find_nothing_to_read() -> bytes:
-            """Read from an empty pipe without waiting."""
             reader, _ = os.pipe()
             os.set_blocking(reader, False)
             return os.read(reader, 1)
 
         @tool(disk="1MB")
         def write_much() -> None:
-            """Write one big file."""
             with open("/tmp/big", "wb") as file:
                 for _ in range(64):
                     file.write(bytes(MEGABYTE))
 
         @tool(memory="300MB", disk="80MB", processes=40, timeout=45, cpu=7)
         def tell_limits() -> dict:
-            """Tell the limits."""
             return _limits()
 
         @tool
         def tell_usual_limits() -> dict:
-            """Tell the limits that are there without asking."""
             return _limits()
 
         def _limits() -> dict:
@@ -96,7 +87,6 @@ TOOLS = {
 
         @tool
         def die_warm(how: str) -> int:
-            """End the process by a signal."""
             if how:
                 os.kill(os.getpid(), signal.Signals[how])
             return os.getpid()
@@ -159,23 +149,21 @@ async def test_declared_limits_hold_inside(kiln: Kiln) -> None:
 async def test_operator_caps_what_tools_ask_for(make_kiln: Any) -> None:
     async with make_kiln(TOOLS, limits={"disk": 1 << 20, "cpu": 2}) as kiln:
         reported = (await kiln.call("tell_limits", {})).value
-    async with make_kiln(TOOLS, limits={"timeout": 0.3}) as kiln:
-        late = await kiln.call("burn", {})
 
     assert reported["disk"] == 1 << 20
     assert 2 <= reported["cpu"] <= 3
-    assert late.status is Status.TIMEOUT
-    assert "0.3 s" in late.text
 
 
 async def test_bounds_are_the_smaller_of_wish_and_maximum() -> None:
     usual = bounds_of(Limits(), MAXIMA, None)
     wished = bounds_of(Limits(timeout=50, memory=1, cpu=2, processes=3, disk=4), MAXIMA, None)
-    capped = bounds_of(Limits(timeout=1e9, memory=1 << 60), MAXIMA, 2.0)
+    capped = bounds_of(Limits(timeout=1e9, memory=1 << 60), MAXIMA, None)
+    hurried = bounds_of(Limits(timeout=1e9), MAXIMA, 2.0)
 
     assert usual == Bounds(timeout=30, memory=512 << 20, cpu=30, processes=32, disk=64 << 20)
     assert wished == Bounds(timeout=50, memory=1, cpu=2, processes=3, disk=4)
-    assert (capped.timeout, capped.memory, capped.cpu) == (2.0, MAXIMA.memory, MAXIMA.cpu)
+    assert (capped.timeout, capped.memory) == (MAXIMA.timeout, MAXIMA.memory)
+    assert (hurried.timeout, hurried.cpu) == (2.0, MAXIMA.cpu)
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])

@@ -102,114 +102,87 @@ async def test_nothing_is_run_for_no_tools() -> None:
     assert await run_probe(_FakeProcess(), [], None) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(
-            """
-            def plain(function):
-                def inner(*args, **kwargs):
-                    return function(*args, **kwargs)
-                return inner
+RIGHT = {
+    "a decorator that hides the signature and passes all on": """
+        def plain(function):
+            def inner(*args, **kwargs):
+                return function(*args, **kwargs)
+            return inner
 
-            @plain
-            def tool(a: int, b: str = "x") -> str: ...
-            """,
-            id="a decorator that hides the signature and passes all on",
-        ),
-        pytest.param(
-            """
-            from typing import TYPE_CHECKING
-            if TYPE_CHECKING:
-                from decimal import Decimal
+        @plain
+        def tool(a: int, b: str = "x") -> str: ...
+    """,
+    "names for the type checker only": """
+        from typing import TYPE_CHECKING
+        if TYPE_CHECKING:
+            from decimal import Decimal
 
-            def tool(a: "Decimal", b: "list[Decimal]" = ()) -> str: ...
-            """,
-            id="names for the type checker only",
-        ),
-        pytest.param(
-            """
-            import os, time
-            def tool(at: float = time.time(), home: str = os.environ["HOME"]) -> str: ...
-            """,
-            id="defaults that only running shows",
-        ),
-        pytest.param(
-            """
-            from typing import List, Union
-            CACHED = List[Union[str, int]]
-            def tool(a: List[Union[int, str]], b: set[str] = {"x", "y", "z", "w"}) -> str: ...
-            """,
-            id="orders that python changes",
-        ),
-        pytest.param(
-            """
-            from toolkiln import tool
-            @tool(parameters={"type": "object", "properties": {"a": {"type": "number"}}})
-            def odd(a: int = 3, b: bool = False) -> int: ...
-            """,
-            id="a schema by hand that says less",
-        ),
-        pytest.param(
-            """
-            from typing import Any, TypedDict, Unpack
-            class Options(TypedDict, total=False):
-                size: int
-            def tool(first: int, /, *rest: str, ctx: Any = None, **options: Unpack[Options]): ...
-            """,
-            id="every kind of parameter",
-        ),
-        pytest.param(
-            """
-            from threading import Thread
-            from toolkiln import Context
-            class Odd: ...
-            def tool(ctx: Context, a: Odd, b: Thread | None = None, c: Odd = Odd()) -> str: ...
-            """,
-            id="types without a schema",
-        ),
-        pytest.param(
-            """
-            import asyncio
-            async def tool(a: int) -> int:
-                '''Double.
+        def tool(a: "Decimal", b: "list[Decimal]" = ()) -> str: ...
+    """,
+    "defaults that only running shows": """
+        import os, time
+        def tool(at: float = time.time(), home: str = os.environ["HOME"]) -> str: ...
+    """,
+    "orders that python changes": """
+        from typing import List, Union
+        CACHED = List[Union[str, int]]
+        def tool(a: List[Union[int, str]], b: set[str] = {"x", "y", "z", "w"}) -> str: ...
+    """,
+    "a schema by hand that says less": """
+        from toolkiln import tool
+        @tool(parameters={"type": "object", "properties": {"a": {"type": "number"}}})
+        def odd(a: int = 3, b: bool = False) -> int: ...
+    """,
+    "every kind of parameter": """
+        from typing import Any, TypedDict, Unpack
+        class Options(TypedDict, total=False):
+            size: int
+        def tool(first: int, /, *rest: str, ctx: Any = None, **options: Unpack[Options]): ...
+    """,
+    "types without a schema": """
+        from threading import Thread
+        from toolkiln import Context
+        class Odd: ...
+        def tool(ctx: Context, a: Odd, b: Thread | None = None, c: Odd = Odd()) -> str: ...
+    """,
+    "examples that hold": """
+        import asyncio
+        async def tool(a: int) -> int:
+            '''Double.
+
+            Examples:
+                >>> asyncio.run(tool(2))
+                4
+                >>> tool(undefined)  # doctest: +SKIP
+                5
+                >>> sorted(["a", "b"])
+                ['a', ...]
+                >>> [][0]
+                Traceback (most recent call last):
+                IndexError: list index out of range
+            '''
+            return a * 2
+    """,
+    "a toolkit whose instance stays": """
+        from toolkiln.define import tool_metadata
+        @tool_metadata(instance="template")
+        class Kit:
+            def __init__(self) -> None:
+                self.count = 0
+            def more(self, by: int = 1) -> int:
+                '''Count on.
 
                 Examples:
-                    >>> asyncio.run(tool(2))
-                    4
-                    >>> tool(undefined)  # doctest: +SKIP
-                    5
-                    >>> sorted(["a", "b"])
-                    ['a', ...]
-                    >>> [][0]
-                    Traceback (most recent call last):
-                    IndexError: list index out of range
+                    >>> Kit().more(2)
+                    2
                 '''
-                return a * 2
-            """,
-            id="examples that hold",
-        ),
-        pytest.param(
-            """
-            from toolkiln.define import tool_metadata
-            @tool_metadata(instance="template")
-            class Kit:
-                def __init__(self) -> None:
-                    self.count = 0
-                def more(self, by: int = 1) -> int:
-                    '''Count on.
+                self.count += by
+                return self.count
+    """,
+}
 
-                    Examples:
-                        >>> Kit().more(2)
-                        2
-                    '''
-                    self.count += by
-                    return self.count
-            """,
-            id="a toolkit whose instance stays",
-        ),
-    ],
-)
+
+@pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
 async def test_what_is_right_is_not_reported(sandbox: Sandbox, text: str) -> None:
     assert await found(sandbox, text) == []
 
@@ -454,7 +427,6 @@ async def test_of_many_failing_examples_the_first_are_reported(sandbox: Sandbox)
         ("sys.exit(0)", "SystemExit"),
         ("os._exit(0)", "ended without a result"),
         ("__import__('ctypes').string_at(0)", "SIGSEGV"),
-        ("while True: pass", "processor time"),
         ("while True: print('x' * 1_000_000)", "memory|MemoryError"),
         ("raise KeyboardInterrupt", "KeyboardInterrupt"),
         ("open('/workspace/x', 'w')", "Error"),

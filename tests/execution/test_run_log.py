@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest_asyncio
 
@@ -17,7 +16,8 @@ from toolkiln.model.audit import AuditFilter
 from toolkiln.model.call import Call, Event, Status
 from toolkiln.security.masking import Mask
 
-SOON = 30.0
+from .observers import SOON, until
+
 SECRET = "correct horse battery staple"
 
 
@@ -106,17 +106,8 @@ async def kiln(tmp_path: Path) -> AsyncIterator[Kiln]:
         environ={"TOOLKILN_SECRET_KEY": SECRET},
         grants={"hand_on": {"secrets": ["KEY"]}},
     )
-    functions: list[Callable[..., Any]] = [
-        add_one,
-        wait_long,
-        hold_on,
-        shrug,
-        chatter,
-        echo,
-        hand_on,
-        have_it_wait,
-    ]
-    async with Kiln(functions=functions, settings=settings) as kiln:
+    tools = (add_one, wait_long, hold_on, shrug, chatter, echo, hand_on, have_it_wait)
+    async with Kiln(functions=tools, settings=settings) as kiln:
         unsubscribe = kiln.services.runs.subscribe_to(kiln.engine.events)
         yield kiln
         unsubscribe()
@@ -129,9 +120,8 @@ def only(kiln: Kiln, name: str) -> RunRecord:
 
 async def begun(kiln: Kiln, name: str) -> RunRecord:
     """The one run of a tool, once it waits."""
-    async with asyncio.timeout(SOON):
-        while not any(run.record.tool == name and run.events for run in kiln.services.runs.all):
-            await asyncio.sleep(0.005)
+    runs = kiln.services.runs
+    await until(lambda: any(run.record.tool == name and run.events for run in runs.all))
     return only(kiln, name)
 
 

@@ -41,7 +41,6 @@ class Tools:
         self.valves = self.Valves()
 
     def greet(self, __user__: dict = {}) -> list:
-        \"\"\"Tell what was set.\"\"\"
         mine = __user__["valves"]
         assert isinstance(mine, self.UserValves)
         key = self.valves.key
@@ -51,7 +50,6 @@ class Tools:
         ]
 
     def alone(self) -> str:
-        \"\"\"Tell what was set, without a user.\"\"\"
         return self.valves.greeting
 """
 
@@ -64,7 +62,6 @@ seen = []
 
 @tool(requires_secrets=["KEY"])
 def secrets(ctx: Context) -> list:
-    "Tell what is known of secrets, here and in other calls."
     seen.append(dict(ctx.secrets))
     return [dict(ctx.secrets), len(seen), repr(ctx), dict(os.environ), sys.argv]
 """
