@@ -95,13 +95,18 @@ def test_what_a_query_names_comes_first(index: SearchIndex, query: str) -> None:
     assert answer.confidence == 1
 
 
-def test_a_name_that_is_an_everyday_word_must_be_the_whole_query(index: SearchIndex) -> None:
-    assert keys(index.query("search", 1)) == ["search"]
-    assert keys(index.query("search flights with a departure and arrival", 1)) == ["book_flight"]
-
-
-def test_a_marked_word_is_a_name(index: SearchIndex) -> None:
-    assert keys(index.query("`search` flights with a departure and arrival", 1)) == ["search"]
+@each_row(
+    "query, first",
+    [
+        ("search", "search"),
+        ("search flights with a departure and arrival", "book_flight"),
+        ("`search` flights with a departure and arrival", "search"),
+    ],
+)
+def test_a_name_that_is_an_everyday_word_must_be_the_whole_query_or_marked(
+    index: SearchIndex, query: str, first: str
+) -> None:
+    assert keys(index.query(query, 1)) == [first]
 
 
 @each_row("name", ["get_bmi", "getBMI", "get_BMI", "GetBmi"])
@@ -195,22 +200,18 @@ def test_a_name_says_more_than_a_parameter() -> None:
     assert keys(SearchIndex.build([by_parameter, by_name], Bags()).query("tides", 2))[0] == "tides"
 
 
-def test_past_prompts_teach_a_tool_its_words() -> None:
-    plain, taught = tool("alpha", "Does one thing."), tool("beta", "Does one thing.")
-    taught = SearchDocument("beta", taught.fields, ("umbrella needed tomorrow",))
-
-    index = SearchIndex.build([plain, taught], Bags())
-
-    assert keys(index.query("umbrella", 2)) == ["beta"]
-
-
-@each_row("count, found", [(2, []), (3, ["beta"])])
-def test_from_three_past_prompts_on_their_meaning_counts(count: int, found: list[str]) -> None:
+@each_row(
+    "query, count, found",
+    [("overseas", 2, []), ("climate", 2, ["beta"]), ("weather", 2, []), ("weather", 3, ["beta"])],
+)
+def test_past_prompts_teach_their_words_and_from_three_on_their_meaning(
+    query: str, count: int, found: list[str]
+) -> None:
     usages = ["forecast abroad", "local climate", "forecast overseas"][:count]
 
     index = SearchIndex.build([tool("alpha", "Tides."), tool("beta", "Sums.", *usages)], Bags())
 
-    assert keys(index.query("weather", 2)) == found
+    assert keys(index.query(query, 2)) == found
 
 
 def test_filters_apply_before_the_cut() -> None:
@@ -225,13 +226,10 @@ def test_filters_apply_before_the_cut() -> None:
 
 
 def test_a_filter_holds_for_literal_names_too(index: SearchIndex) -> None:
-    assert "get_weather" not in keys(
-        index.query("get_weather", 7, lambda key: key != "get_weather")
-    )
+    found = keys(index.query("get_weather", 7, lambda key: key != "get_weather"))
 
-
-def test_a_filter_that_allows_nothing_finds_nothing(index: SearchIndex) -> None:
-    assert index.query("weather", 5, lambda _: False).hits == ()
+    assert "get_weather" not in found
+    assert index.query("get_weather", 5, lambda _: False).hits == ()
 
 
 def test_a_filter_is_asked_about_the_likely_ones_only() -> None:
@@ -257,19 +255,15 @@ def test_equal_documents_come_in_the_order_of_their_keys() -> None:
     assert keys(index.query("weather", 5)) == sorted(names)
 
 
-@each_row("k", [0, -1])
-def test_a_limit_of_zero_gives_no_hits(index: SearchIndex, k: int) -> None:
-    assert index.query("weather", k) == SearchResult()
+def test_no_limit_and_no_documents_give_no_hits(index: SearchIndex) -> None:
+    assert index.query("weather", 0) == index.query("weather", -1) == SearchResult()
+    assert SearchIndex.build([], Bags()).query("weather", 5) == SearchResult()
 
 
 def test_more_hits_than_documents_cannot_be_had(index: SearchIndex) -> None:
     found = keys(index.query("a tool to convert, send, translate or look up text", 1_000))
 
     assert len(found) == len(set(found)) <= len(TOOLS)
-
-
-def test_an_empty_index_finds_nothing() -> None:
-    assert SearchIndex.build([], Bags()).query("weather", 5) == SearchResult()
 
 
 @each_row("query", ["", "   ", "what is it for", "\x00\x1b[31m", "?!.,;", "\ud800"])
@@ -364,42 +358,10 @@ def test_a_document_without_a_vector_is_found_and_counts_as_changed() -> None:
     assert all(mended.fingerprints.values())
 
 
-def test_passages_of_documentation_can_be_searched_too() -> None:
-    passages = [
-        SearchDocument(
-            "guide#start", {"title": "Getting started", "text": "Install the package first."}
-        ),
-        SearchDocument(
-            "guide#limits", {"title": "Limits", "text": "A call may take thirty seconds."}
-        ),
-    ]
-
-    answer = SearchIndex.build(passages, Bags()).query("how long may calls take?", 1)
-
-    assert keys(answer) == ["guide#limits"]
-
-
-def test_of_two_documents_with_one_key_the_last_counts() -> None:
-    index = SearchIndex.build([tool("a", "apple"), tool("a", "pear")], Bags())
-
-    assert len(index) == 1
-    assert keys(index.query("pear", 1)) == ["a"]
-    assert index.query("apple", 1).hits == ()
-
-
 def test_tools_are_documents_and_the_bundled_vectors_the_default() -> None:
+    fixed = {"dialect": Dialect.FUNCTION, "digest": "0" * 64, "path": "x.py", "line": 1}
     tools = [
-        ToolSpec(
-            name=name,
-            description=text,
-            parameters={"type": "object", "properties": {}},
-            dialect=Dialect.FUNCTION,
-            entry=name,
-            display_name=name,
-            digest="0" * 64,
-            path="x.py",
-            line=1,
-        )
+        ToolSpec(name=name, description=text, parameters={}, entry=name, display_name=name, **fixed)
         for name, text in {"fly": "Book a flight.", "sleep": "Find a hotel."}.items()
     ]
 
@@ -420,23 +382,17 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_loaded_index_answers_like_the_saved_one(file: Path) -> None:
-    loaded = SearchIndex.load(file, Bags())
+def test_a_loaded_index_answers_like_the_saved_one_and_embeds_nothing(file: Path) -> None:
+    embedder = Bags()
+    loaded = SearchIndex.load(file, embedder)
+    embedded = list(embedder.texts)
 
     built = SearchIndex.build(RAIN, Bags())
+    assert embedded == []
     assert len(loaded) == len(RAIN)
     assert loaded.fingerprints == built.fingerprints
-    assert [loaded.query(text, 9) for text in RAIN_QUERIES] == [
-        built.query(text, 9) for text in RAIN_QUERIES
-    ]
-
-
-def test_loading_embeds_nothing(file: Path) -> None:
-    embedder = Bags()
-
-    SearchIndex.load(file, embedder)
-
-    assert embedder.texts == []
+    for text in RAIN_QUERIES:
+        assert loaded.query(text, 9) == built.query(text, 9)
 
 
 def test_a_loaded_index_can_be_changed_and_saved_again(file: Path) -> None:
@@ -459,10 +415,11 @@ def test_words_that_no_document_has_are_not_saved(tmp_path: Path) -> None:
     assert (tmp_path / "changed").stat().st_size == (tmp_path / "small").stat().st_size
 
 
-def test_an_empty_index_can_be_saved(tmp_path: Path) -> None:
+def test_an_empty_index_can_be_saved_and_no_file_is_one(tmp_path: Path) -> None:
     SearchIndex(Bags()).save(tmp_path / "empty")
 
-    assert len(SearchIndex.load(tmp_path / "empty", Bags())) == 0
+    for file in (tmp_path / "empty", tmp_path / "none", tmp_path):
+        assert len(SearchIndex.load(file, Bags())) == 0
 
 
 def test_odd_keys_survive(tmp_path: Path) -> None:
@@ -472,30 +429,23 @@ def test_odd_keys_survive(tmp_path: Path) -> None:
     assert SearchIndex.load(tmp_path / "odd", Bags()).fingerprints.keys() == set(names)
 
 
-def test_no_file_is_an_empty_index(tmp_path: Path) -> None:
-    assert len(SearchIndex.load(tmp_path / "none", Bags())) == 0
-    assert len(SearchIndex.load(tmp_path, Bags())) == 0
-
-
-def test_a_file_of_another_embedder_is_not_used(file: Path) -> None:
+def test_a_file_of_another_embedder_or_of_other_code_is_not_used(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = Bags()
     other.name = "others"
-
-    assert len(SearchIndex.load(file, other)) == 0
-
-
-def test_a_file_of_other_code_is_not_used(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_others = SearchIndex.load(file, other)
     monkeypatch.setattr(index_module, "_SOURCES", ("analysis.py",))
 
-    assert len(SearchIndex.load(file, Bags())) == 0
+    assert len(of_others) == len(SearchIndex.load(file, Bags())) == 0
 
 
-@pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.7, 0.999])
-def test_a_file_that_was_cut_off_is_an_empty_index(file: Path, share: float) -> None:
+def test_a_file_that_was_cut_off_is_an_empty_index(file: Path) -> None:
     whole = file.read_bytes()
-    file.write_bytes(whole[: int(len(whole) * share)])
 
-    assert len(SearchIndex.load(file, Bags())) == 0
+    for share in (0.0, 0.001, 0.3, 0.7, 0.999):
+        file.write_bytes(whole[: int(len(whole) * share)])
+        assert len(SearchIndex.load(file, Bags())) == 0, share
 
 
 def test_a_file_with_a_flipped_byte_is_whole_or_not_used(file: Path) -> None:
@@ -508,7 +458,7 @@ def test_a_file_with_a_flipped_byte_is_whole_or_not_used(file: Path) -> None:
         assert not len(index) or index.query("weather", 9) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"vectors": np.zeros((3, 64), np.float32)},
@@ -521,14 +471,12 @@ def test_a_file_with_a_flipped_byte_is_whole_or_not_used(file: Path) -> None:
     ],
 )
 def test_arrays_that_do_not_fit_together_are_not_used(
-    file: Path, change: dict[str, np.ndarray]
+    file: Path, tmp_path: Path, change: dict[str, np.ndarray]
 ) -> None:
-    with np.load(file) as arrays:
-        content = {**arrays, **change}
-    with file.open("wb") as stream:
-        np.savez(stream, **content)
+    with np.load(file) as arrays, (tmp_path / "changed").open("wb") as stream:
+        np.savez(stream, **{**arrays, **change})
 
-    assert len(SearchIndex.load(file, Bags())) == 0
+    assert len(SearchIndex.load(tmp_path / "changed", Bags())) == 0
 
 
 def test_saving_leaves_no_other_file_behind(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -603,19 +551,6 @@ def test_an_index_stays_as_it_was_when_another_is_made_from_it(count: int) -> No
     assert [old.query(query, 5) for query in QUERIES] == before
     assert {hit.key[0] for hit in one.query("rain mail", 1_000).hits} == {"b", "c"}
     assert {hit.key[0] for hit in other.query("rain mail", 1_000).hits} == {"a", "d"}
-
-
-def test_removing_an_unknown_key_changes_nothing() -> None:
-    index = SearchIndex.build([tool("a", "rain")], Bags())
-
-    assert index.apply([], ["b"]).fingerprints == index.fingerprints
-
-
-def test_removing_everything_leaves_an_empty_index() -> None:
-    index = SearchIndex.build([tool("a", "rain")], Bags()).apply([], ["a"])
-
-    assert len(index) == 0
-    assert index.query("rain", 5).hits == ()
 
 
 def test_a_change_embeds_and_reads_the_changed_documents_only() -> None:

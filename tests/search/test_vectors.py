@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tables import each_row
 from toolkiln.search import bundled_embedder
 from toolkiln.search.bundled_embedder import BundledEmbedder, Tokenizer
 from toolkiln.search.embedder import EmbeddingFailed
@@ -67,216 +68,191 @@ def write(folder: Path, pieces: object = None, weights: bytes | None = None) -> 
     return folder
 
 
-class TestWordPieces:
-    @pytest.mark.parametrize(
-        ("text", "numbers"),
-        [
-            ("", []),
-            (
-                "Convert 10 EUR to US dollars.",
-                [14806, 29871, 29896, 29900, 382, 4574, 304, 3148, 17208, 29889],
-            ),
-            (" get_weatherForecast ", [29871, 679, 29918, 705, 1624, 29943, 487, 4384, 29871]),
-            ("  two   spaces\tand a\nline", [259, 1023, 259, 8162, 12, 392, 263, 13, 1220]),
-            (
-                "na\xefve caf\xe9 \u6f22\u5b57 \U0001f642",
-                [1055, 30085, 345, 274, 28059, 29871, 31652, 30578, 29871, 243, 162, 156, 133],
-            ),
-            ("a <s>b</s>c <unk>", [263, 29871, 1, 289, 2, 274, 29871, 0]),
-            ("\u2581x\u2581 y", [29871, 921, 29871, 343]),
-            ("\x00\u200b\ue000", [29871, 3, 30166, 241, 131, 131]),
-            ("<0x41>", [529, 29900, 29916, 29946, 29896, 29958]),
-            ("========", [1275, 2751, 1360]),
-        ],
+@each_row(
+    "text, numbers",
+    [
+        ("", []),
+        (
+            "Convert 10 EUR to US dollars.",
+            [14806, 29871, 29896, 29900, 382, 4574, 304, 3148, 17208, 29889],
+        ),
+        (" get_weatherForecast ", [29871, 679, 29918, 705, 1624, 29943, 487, 4384, 29871]),
+        ("  two   spaces\tand a\nline", [259, 1023, 259, 8162, 12, 392, 263, 13, 1220]),
+        (
+            "na\xefve caf\xe9 \u6f22\u5b57 \U0001f642",
+            [1055, 30085, 345, 274, 28059, 29871, 31652, 30578, 29871, 243, 162, 156, 133],
+        ),
+        ("a <s>b</s>c <unk>", [263, 29871, 1, 289, 2, 274, 29871, 0]),
+        ("\u2581x\u2581 y", [29871, 921, 29871, 343]),
+        ("\x00\u200b\ue000", [29871, 3, 30166, 241, 131, 131]),
+        ("<0x41>", [529, 29900, 29916, 29946, 29896, 29958]),
+        ("========", [1275, 2751, 1360]),
+        ("\ud800", [29871, 3 + ord("?")]),
+    ],
+)
+def test_pieces_have_the_numbers_of_the_tokeniser_that_the_vectors_were_made_with(
+    pieces: Tokenizer, text: str, numbers: list[int]
+) -> None:
+    assert pieces.token_ids(text) == numbers
+
+
+def test_merges_of_the_same_rank_go_from_the_left() -> None:
+    known = description()["model"]["vocab"]
+    small = Tokenizer(description(merges=["a a"], vocab={**known, "aa": 300}))
+
+    found = small.token_ids("aaa")
+
+    assert found == [known["\u2581"], 300, known["a"]]
+
+
+def test_rows_have_length_one_or_are_zeros(bundled: BundledEmbedder) -> None:
+    texts = ["book a flight", "\x00", "\u6f22\u5b57 \U0001f642", "\ud800", "q7x" * 20_000]
+
+    rows = bundled.embed([*texts, ""])
+
+    assert rows.dtype == np.float32
+    assert rows.shape == (6, bundled.dimensions)
+    assert np.linalg.norm(rows[:5], axis=1) == pytest.approx(1, abs=1e-5)
+    assert not rows[5].any()
+    assert bundled.embed([]).shape == (0, bundled.dimensions)
+
+
+def test_texts_of_like_meaning_are_nearer_than_others(bundled: BundledEmbedder) -> None:
+    query, near, far = bundled.embed(
+        ["What will it be like outdoors, rain or sun?", "weather forecast", "delete a file"]
     )
-    def test_pieces_have_the_numbers_of_the_tokeniser_that_the_vectors_were_made_with(
-        self, pieces: Tokenizer, text: str, numbers: list[int]
-    ) -> None:
-        found = pieces.token_ids(text)
 
-        assert found == numbers
-
-    def test_a_lone_surrogate_becomes_a_question_mark(self, pieces: Tokenizer) -> None:
-        found = pieces.token_ids("\ud800")
-
-        assert found == [29871, 3 + ord("?")]
-
-    def test_merges_of_the_same_rank_go_from_the_left(self) -> None:
-        known = description()["model"]["vocab"]
-        small = Tokenizer(description(merges=["a a"], vocab={**known, "aa": 300}))
-
-        found = small.token_ids("aaa")
-
-        assert found == [known["\u2581"], 300, known["a"]]
-
-    def test_a_word_without_an_end_costs_no_more_than_many_words(
-        self, bundled: BundledEmbedder
-    ) -> None:
-        row = bundled.embed(["q7x" * 20_000])[0]
-
-        assert np.linalg.norm(row) == pytest.approx(1, abs=1e-5)
+    assert query @ near > query @ far
 
 
-class TestVectors:
-    def test_rows_have_length_one(self, bundled: BundledEmbedder) -> None:
-        rows = bundled.embed(
-            ["book a flight", "\x00", "\u6f22\u5b57 \U0001f642", "\ud800", "a" * 9999]
-        )
+def test_a_text_has_the_same_row_alone_and_among_others(bundled: BundledEmbedder) -> None:
+    texts = [f"text number {n} " + "word " * n for n in range(50)]
 
-        assert rows.dtype == np.float32
-        assert rows.shape == (5, bundled.dimensions)
-        assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)
+    together = bundled.embed(texts)
 
-    def test_an_empty_text_is_a_row_of_zeros(self, bundled: BundledEmbedder) -> None:
-        rows = bundled.embed(["", "weather"])
-
-        assert not rows[0].any()
-        assert rows[1].any()
-
-    def test_no_texts_are_no_rows(self, bundled: BundledEmbedder) -> None:
-        assert bundled.embed([]).shape == (0, bundled.dimensions)
-
-    def test_texts_of_like_meaning_are_nearer_than_others(self, bundled: BundledEmbedder) -> None:
-        query, near, far = bundled.embed(
-            ["What will it be like outdoors, rain or sun?", "weather forecast", "delete a file"]
-        )
-
-        assert query @ near > query @ far
-
-    def test_a_text_has_the_same_row_alone_and_among_others(self, bundled: BundledEmbedder) -> None:
-        texts = [f"text number {n} " + "word " * n for n in range(50)]
-
-        together = bundled.embed(texts)
-
-        assert all(
-            np.array_equal(bundled.embed([t])[0], row)
-            for t, row in zip(texts, together, strict=True)
-        )
-
-    def test_a_huge_text_counts_in_full(self, bundled: BundledEmbedder) -> None:
-        words = ["cat", "dog"] * 5_000
-
-        row = bundled.embed([" ".join(words)])[0]
-
-        assert row @ bundled.embed(["cat dog"])[0] == pytest.approx(1, abs=1e-3)
-
-    def test_threads_that_start_together_get_the_same_rows(self) -> None:
-        fresh = BundledEmbedder()
-        texts = [f"tool number {n}" for n in range(40)]
-
-        with ThreadPoolExecutor(8) as pool:
-            rows = list(pool.map(lambda text: fresh.embed([text])[0], texts))
-
-        assert np.array_equal(np.stack(rows), fresh.embed(texts))
-
-    def test_the_package_of_the_data_files_is_not_imported(self) -> None:
-        code = (
-            "import sys; from toolkiln.search.bundled_embedder import BundledEmbedder;"
-            "BundledEmbedder().embed(['x']);"
-            "print({'wordllama', 'tokenizers', 'requests', 'safetensors'} & set(sys.modules))"
-        )
-
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-        )
-
-        assert done.stdout == "set()\n"
-
-
-class TestDataFiles:
-    def test_files_of_a_folder_serve(self, tmp_path: Path) -> None:
-        rows = BundledEmbedder(write(tmp_path)).embed(["ab", "ba"])
-
-        assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-3)
-        assert not np.array_equal(rows[0], rows[1])
-
-    @pytest.mark.parametrize(
-        "weights",
-        [
-            b"",
-            b"\x10",
-            b"\xff" * 100,
-            (10).to_bytes(8, "little") + b"not json !",
-            (2).to_bytes(8, "little") + b"[]",
-            (2).to_bytes(8, "little") + b"{}",
-            table()[:-1],
-            table()[:1000],
-            table(kind="F32"),
-            table(columns=64),
-            table(rows=10),
-            table().replace(b"[0,", b"[-9"),
-            table().replace(b"[261, 256]", b"[-61, 256]"),
-            table().replace(b"[261, 256]", b'["6", 256]'),
-        ],
-        ids=map(str, range(14)),
+    assert all(
+        np.array_equal(bundled.embed([t])[0], row) for t, row in zip(texts, together, strict=True)
     )
-    def test_a_damaged_table_is_a_failure_with_a_hint(self, tmp_path: Path, weights: bytes) -> None:
-        damaged = BundledEmbedder(write(tmp_path, weights=weights))
 
-        with pytest.raises(EmbeddingFailed) as caught:
-            damaged.embed(["ab"])
 
-        assert "install" in (caught.value.hint or "")
+def test_a_huge_text_counts_in_full(bundled: BundledEmbedder) -> None:
+    words = ["cat", "dog"] * 5_000
 
-    @pytest.mark.parametrize(
-        "content",
-        [
-            [],
-            {},
-            "text",
-            {**description(), "pre_tokenizer": {"type": "Whitespace"}},
-            {**description(), "normalizer": None},
-            {**description(), "added_tokens": [{}]},
-            {**description(), "added_tokens": []},
-            {**description(), "added_tokens": [{"content": "a word"}]},
-            description(type="Unigram"),
-            description(vocab={"a": 1}),
-            description(vocab=[1, 2]),
-            description(vocab={**description()["model"]["vocab"], "far": 9_999}),
-            description(vocab={**description()["model"]["vocab"], "a": "1"}),
-            description(vocab={**description()["model"]["vocab"], "a": -300}),
-            description(merges=None),
-        ],
-        ids=map(str, range(15)),
+    row = bundled.embed([" ".join(words)])[0]
+
+    assert row @ bundled.embed(["cat dog"])[0] == pytest.approx(1, abs=1e-3)
+
+
+def test_threads_that_start_together_get_the_same_rows() -> None:
+    fresh = BundledEmbedder()
+    texts = [f"tool number {n}" for n in range(40)]
+
+    with ThreadPoolExecutor(8) as pool:
+        rows = list(pool.map(lambda text: fresh.embed([text])[0], texts))
+
+    assert np.array_equal(np.stack(rows), fresh.embed(texts))
+
+
+def test_the_package_of_the_data_files_is_not_imported() -> None:
+    code = (
+        "import sys; from toolkiln.search.bundled_embedder import BundledEmbedder;"
+        "BundledEmbedder().embed(['x']);"
+        "print({'wordllama', 'tokenizers', 'requests', 'safetensors'} & set(sys.modules))"
     )
-    def test_a_damaged_tokeniser_is_a_failure_with_a_hint(
-        self, tmp_path: Path, content: object
-    ) -> None:
-        damaged = BundledEmbedder(write(tmp_path, pieces=content))
 
-        with pytest.raises(EmbeddingFailed) as caught:
-            damaged.embed(["ab"])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
 
-        assert "install" in (caught.value.hint or "")
+    assert done.stdout == "set()\n"
 
-    def test_a_tokeniser_that_is_cut_off_is_a_failure(self, tmp_path: Path) -> None:
-        file = write(tmp_path) / PIECES
-        file.write_bytes(file.read_bytes()[:500])
 
-        with pytest.raises(EmbeddingFailed, match="damaged"):
-            BundledEmbedder(tmp_path).embed(["ab"])
+def test_files_of_a_folder_serve(tmp_path: Path) -> None:
+    rows = BundledEmbedder(write(tmp_path)).embed(["ab", "ba"])
 
-    def test_missing_files_are_a_failure_until_they_are_there(self, tmp_path: Path) -> None:
-        embedder = BundledEmbedder(tmp_path)
-        with pytest.raises(EmbeddingFailed):
-            embedder.embed(["ab"])
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-3)
+    assert not np.array_equal(rows[0], rows[1])
 
-        write(tmp_path)
 
-        assert embedder.embed(["ab"]).any()
+DAMAGED_TABLES = [
+    b"",
+    b"\x10",
+    b"\xff" * 100,
+    (10).to_bytes(8, "little") + b"not json !",
+    (2).to_bytes(8, "little") + b"[]",
+    (2).to_bytes(8, "little") + b"{}",
+    table()[:-1],
+    table()[:1000],
+    table(kind="F32"),
+    table(columns=64),
+    table(rows=10),
+    table().replace(b"[0,", b"[-9"),
+    table().replace(b"[261, 256]", b"[-61, 256]"),
+    table().replace(b"[261, 256]", b'["6", 256]'),
+]
+DAMAGED_TOKENISERS = [
+    [],
+    {},
+    "text",
+    {**description(), "pre_tokenizer": {"type": "Whitespace"}},
+    {**description(), "normalizer": None},
+    {**description(), "added_tokens": [{}]},
+    {**description(), "added_tokens": []},
+    {**description(), "added_tokens": [{"content": "a word"}]},
+    description(type="Unigram"),
+    description(vocab={"a": 1}),
+    description(vocab=[1, 2]),
+    description(vocab={**description()["model"]["vocab"], "far": 9_999}),
+    description(vocab={**description()["model"]["vocab"], "a": "1"}),
+    description(vocab={**description()["model"]["vocab"], "a": -300}),
+    description(merges=None),
+]
 
-    def test_a_missing_package_is_a_failure_that_names_it(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(bundled_embedder, "find_spec", lambda name: None)
 
-        with pytest.raises(EmbeddingFailed, match="wordllama"):
-            BundledEmbedder().embed(["ab"])
+@each_row(
+    "pieces, weights",
+    [(None, data) for data in DAMAGED_TABLES] + [(data, None) for data in DAMAGED_TOKENISERS],
+)
+def test_a_damaged_file_is_a_failure_with_a_hint(
+    tmp_path: Path, pieces: object, weights: bytes | None
+) -> None:
+    damaged = BundledEmbedder(write(tmp_path, pieces, weights))
 
-    def test_numbers_that_are_none_give_zeros(self, tmp_path: Path) -> None:
-        whole = table()
-        nan = np.full(261 * 256, np.nan, "<f2").tobytes()
+    with pytest.raises(EmbeddingFailed) as caught:
+        damaged.embed(["ab"])
 
-        rows = BundledEmbedder(write(tmp_path, weights=whole[: -len(nan)] + nan)).embed(["ab"])
+    assert "install" in (caught.value.hint or "")
 
-        assert not rows.any()
+
+def test_a_tokeniser_that_is_cut_off_is_a_failure(tmp_path: Path) -> None:
+    file = write(tmp_path) / PIECES
+    file.write_bytes(file.read_bytes()[:500])
+
+    with pytest.raises(EmbeddingFailed, match="damaged"):
+        BundledEmbedder(tmp_path).embed(["ab"])
+
+
+def test_missing_files_are_a_failure_until_they_are_there(tmp_path: Path) -> None:
+    embedder = BundledEmbedder(tmp_path)
+    with pytest.raises(EmbeddingFailed):
+        embedder.embed(["ab"])
+
+    write(tmp_path)
+
+    assert embedder.embed(["ab"]).any()
+
+
+def test_a_missing_package_is_a_failure_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundled_embedder, "find_spec", lambda name: None)
+
+    with pytest.raises(EmbeddingFailed, match="wordllama"):
+        BundledEmbedder().embed(["ab"])
+
+
+def test_numbers_that_are_none_give_zeros(tmp_path: Path) -> None:
+    whole = table()
+    nan = np.full(261 * 256, np.nan, "<f2").tobytes()
+
+    rows = BundledEmbedder(write(tmp_path, weights=whole[: -len(nan)] + nan)).embed(["ab"])
+
+    assert not rows.any()
