@@ -272,12 +272,11 @@ async def test_unchecked_edit_is_checked_before_it_runs(kiln: Kiln, ann: str) ->
 async def test_arguments_that_change_after_the_call_was_made_change_nothing(
     kiln: Kiln, ann: str
 ) -> None:
-    notes = ["first"]
-    arguments = {"to": "bob", "notes": notes}
+    arguments: dict[str, Any] = {"to": "bob", "notes": ["first"]}
     call = await waiting(kiln, "pay", arguments, session=ann)
 
     arguments["to"] = "eve"
-    notes.append("second")
+    arguments["notes"].append("second")
     approve(kiln, call)
     await call.result()
 
@@ -475,20 +474,19 @@ async def test_background_call_is_pending_until_a_person_decides(
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments"),
-    [("via", {"to": "via"}), ("indirectly", {"to": "indirectly", "amount": 1})],
+    ("name", "given"), [("via", {"to": "a"}), ("indirectly", {"to": "b", "amount": 1})]
 )
 async def test_nested_call_waits_for_a_person_too(
-    kiln: Kiln, ann: str, name: str, arguments: dict[str, Any]
+    kiln: Kiln, ann: str, name: str, given: dict[str, Any]
 ) -> None:
-    calling = asyncio.create_task(kiln.call(name, {"to": name}, session=ann))
-    request = await asked(kiln, arguments=arguments)
+    calling = asyncio.create_task(kiln.call(name, {"to": given["to"]}, session=ann))
+    request = await asked(kiln, arguments=given)
 
     kiln.security.approve(request.id)
     result = await asyncio.wait_for(calling, SOON)
 
     assert request.user == "ann"
-    assert result.value == f"paid 1 to {name}"
+    assert result.value == f"paid 1 to {given['to']}"
 
 
 async def test_batch_waits_for_its_member(kiln: Kiln, ann: str) -> None:

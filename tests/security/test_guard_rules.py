@@ -214,27 +214,20 @@ async def test_forbidden_tool_is_denied_on_every_way_except_to_the_group_that_ma
 async def test_a_tool_called_by_another_has_no_more_rights_than_the_caller(
     kiln: Kiln, bob: str, banker: str
 ) -> None:
+    limited = open_session(kiln, "eve", groups=["bankers"], tools=["hand_on"])
+
     direct = await kiln.call("outside", session=bob)
     nested = await kiln.call("hand_on", {"name": "outside"}, session=bob)
     allowed = await kiln.call("outside", session=banker)
+    beyond = await kiln.call("hand_on", {"name": "wire_funds"}, session=limited)
 
     assert code(direct) == DENIED
     assert "UNSANDBOXED_EXEC" in str(direct.error)
     assert nested.status is Status.OK
     assert "nested:" in nested.value
     assert (allowed.status, RAN) == (Status.OK, ["outside"])
-
-
-async def test_session_that_is_limited_to_a_tool_does_not_get_further_through_it(
-    kiln: Kiln,
-) -> None:
-    session = open_session(kiln, "eve", groups=["bankers"], tools=["hand_on"])
-
-    result = await kiln.call("hand_on", {"name": "wire_funds"}, session=session)
-
-    assert "there is no tool" in result.value
-    assert set(kiln.specs(session)) == {"hand_on"}
-    assert RAN == []
+    assert "there is no tool" in beyond.value
+    assert set(kiln.specs(limited)) == {"hand_on"}
 
 
 SANDBOXED = 'def mild() -> int:\n    """Give one.\n\n    >>> mild()\n    1\n    """\n    return 1\n'
@@ -312,27 +305,35 @@ async def live(
 Live = tuple[Kiln, Callable[[str], None]]
 
 
-async def denied(kiln: Kiln, session: str, name: str = "wire_funds") -> bool:
+async def is_denied(kiln: Kiln, session: str, name: str = "wire_funds") -> bool:
     return (await kiln.call(name, session=session)).status is Status.DENIED
 
 
 async def test_rules_follow_their_file_and_a_broken_one_changes_nothing(live: Live) -> None:
     kiln, edit = live
-    ann, bob = (open_session(kiln, name) for name in ("ann", "bob"))
+    sessions = [open_session(kiln, name) for name in ("ann", "bob")]
 
-    first = [await denied(kiln, ann), await denied(kiln, bob)]
+    async def denied() -> list[bool]:
+        return [await is_denied(kiln, session) for session in sessions]
+
+    async def nested() -> str:
+        name = {"name": "wire_funds"}
+        return str((await kiln.call("hand_on", name, session=sessions[0])).value)
+
+    first, allowed = await denied(), await nested()
     edit(FIRST.replace("bob", "ann"))
-    second = [await denied(kiln, ann), await denied(kiln, bob)]
-    listed = ["wire_funds" in kiln.specs(session) for session in (ann, bob)]
+    second, refused = await denied(), await nested()
+    listed = ["wire_funds" in kiln.specs(session) for session in sessions]
     edit("[[rules")
-    broken = [await denied(kiln, ann), await denied(kiln, bob)]
+    broken = await denied()
     edit('policy = "deny"\n')
-    nothing = [await denied(kiln, ann), await denied(kiln, bob)]
 
     assert (first, second, broken) == ([False, True], [True, False], [True, False])
+    assert allowed == "wired 1"
+    assert "there is no tool" in refused
     assert listed == [False, True]
-    assert nothing == [True, True]
-    assert kiln.specs(bob) == {}
+    assert await denied() == [True, True]
+    assert kiln.specs(sessions[1]) == {}
     outcomes = [record.outcome for record in records(kiln, act="config")]
     assert outcomes == ["ok", "failed", "ok"]
 
@@ -344,7 +345,7 @@ async def test_rule_that_arrives_later_holds_for_the_operator_too(live: Live) ->
     edit('[[rules]]\neffect = "deny"\ntools = "wire_*"\n')
 
     assert before
-    assert await denied(kiln, kiln.security.operator)
+    assert await is_denied(kiln, kiln.security.operator)
     assert "wire_funds" not in kiln.specs()
     assert not any(hit.key == "wire_funds" for hit in kiln.search("wire funds"))
 
@@ -352,29 +353,17 @@ async def test_rule_that_arrives_later_holds_for_the_operator_too(live: Live) ->
 async def test_privileges_and_grants_follow_the_file(live: Live) -> None:
     kiln, edit = live
     ann = open_session(kiln, "ann")
-    assert await denied(kiln, ann, "outside")
+    assert await is_denied(kiln, ann, "outside")
 
     edit('[privileges]\nann = ["UNSANDBOXED_EXEC", "ADMIN"]\n')
-    assert not await denied(kiln, ann, "outside")
+    assert not await is_denied(kiln, ann, "outside")
     kiln.security.create_session("guest", session=ann)
 
     edit("# taken away\n")
-    assert await denied(kiln, ann, "outside")
+    assert await is_denied(kiln, ann, "outside")
     with pytest.raises(NotAllowed):
         kiln.security.create_session("guest", session=ann)
     assert records(kiln, act="session.create", outcome="denied")[-1].user == "ann"
-
-
-async def test_nested_call_is_held_to_the_rules_of_its_own_moment(live: Live) -> None:
-    kiln, edit = live
-    ann = open_session(kiln, "ann")
-    before = await kiln.call("hand_on", {"name": "wire_funds"}, session=ann)
-
-    edit(FIRST.replace("bob", "ann"))
-    after = await kiln.call("hand_on", {"name": "wire_funds"}, session=ann)
-
-    assert before.value == "wired 1"
-    assert "there is no tool" in after.value
 
 
 async def test_groups_and_users_are_not_mixed_up(kiln: Kiln) -> None:
