@@ -1,8 +1,11 @@
 """A folder that agents write tools into, Kilns over it, and what a fresh one would serve."""
 
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest_asyncio
@@ -12,7 +15,7 @@ from toolkiln.config import Settings
 from toolkiln.kiln import Kiln
 from toolkiln.model.admission import AdmissionDecision, AdmissionResult, Stage, ToolDraft
 from toolkiln.model.call import Result
-from toolkiln.model.catalog import FileVersion
+from toolkiln.model.catalog import FileState, FileVersion
 from toolkiln.model.source import Finding
 
 FIRST = '''
@@ -46,10 +49,15 @@ class Forge:
         self.state = folder / "state"
         self._kilns: list[Kiln] = []
 
-    def kiln(self, *, dev: bool = False, **settings: Any) -> Kiln:
-        """A Kiln that knows nothing yet, as in a process that just started."""
+    def kiln(self, *, dev: bool = False, probes: bool = True, **settings: Any) -> Kiln:
+        """A Kiln that knows nothing yet, as in a process that just started.
+
+        Without probes it does not try out what is written, where a test is not about that.
+        """
         given = {"state": self.state, "environ": dict(os.environ), **settings}
         kiln = Kiln(self.tools, settings=Settings(**given), dev=dev)
+        if not probes:
+            kiln.services.__dict__["pipeline"] = authoring(kiln)
         self._kilns.append(kiln)
         return kiln
 
@@ -67,6 +75,10 @@ class Forge:
             name: next(iter(snapshot.served[name].sources.values())).decode()
             for name in snapshot.tools
         }
+
+    def states(self) -> list[FileState]:
+        """The state of each file, as a fresh Kiln has it."""
+        return [status.state for status in self.kiln().catalog.statuses()]
 
     def files(self) -> dict[str, bytes]:
         """All that lies in the tools' folder, hidden files too, but for the manifest."""
@@ -113,12 +125,14 @@ def admit(kiln: Kiln, file: str, decision: AdmissionDecision | None = None) -> N
     admissions.admit([admissions.candidate(file)], decision or kiln.security.decision())
 
 
-def authoring(kiln: Kiln, probe: Probe = unprobed) -> AdmissionPipeline:
+async def unindexed() -> None:
+    """An index that is not updated, where search is not what a test is about."""
+
+
+def authoring(
+    kiln: Kiln, probe: Probe = unprobed, index: Callable[[], Awaitable[None]] = unindexed
+) -> AdmissionPipeline:
     """The way into a Kiln's catalog, without trying code out or search."""
-
-    async def index() -> None:
-        return None
-
     return AdmissionPipeline(
         kiln.services.admissions, frozenset(kiln.settings.refuse), probe, index
     )
@@ -144,3 +158,12 @@ def stop_at(wanted: Stage, stop: Callable[[], object]) -> Callable[[Stage], None
             stop()
 
     return observe
+
+
+def start_python(code: str, *arguments: object) -> "subprocess.Popen[str]":
+    """Start a program that may import these tests."""
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.getenv("PYTHONPATH")]))
+    command = [sys.executable, "-c", dedent(code), *map(str, arguments)]
+    environ = {**os.environ, "PYTHONPATH": path}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environ)

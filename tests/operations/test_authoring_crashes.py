@@ -11,11 +11,9 @@ import random
 import resource
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -26,9 +24,8 @@ from toolkiln.errors import StoreError
 from toolkiln.kiln import Kiln
 from toolkiln.model.admission import AdmissionDecision, Stage, ToolDraft
 from toolkiln.store.version_archive import VersionArchive
-from written_tools import write_tool
 
-from .conftest import FIRST, NAME, SECOND, Forge, stop_at, write
+from .conftest import FIRST, NAME, SECOND, Forge, start_python, stop_at, write
 
 pytestmark = pytest.mark.faults
 
@@ -91,17 +88,6 @@ async def test_fault_at_any_stage_leaves_the_earlier_version_or_the_whole_next_o
 
         is_there = overwrite or stage in AFTER_WRITING
         assert look(forge, kiln) == (after if stage in AFTER_WRITING else before), stage
-
-
-async def test_earlier_version_is_callable_after_a_refused_one(forge: Forge) -> None:
-    kiln = await prepare(forge, overwrite=True)
-
-    written = await write_tool(kiln, ToolDraft(FIRST.replace("212.0", "1"), NAME, overwrite=True))
-
-    assert not written.success
-    assert look(forge, kiln) == {NAME: FIRST}
-    assert (await kiln.call(NAME, {"celsius": 100})).value == 212.0
-    assert (await forge.kiln().call(NAME, {"celsius": 100})).value == 212.0
 
 
 STEPS: list[tuple[Any, str]] = [
@@ -270,14 +256,6 @@ def test_death_at_any_stage_leaves_the_earlier_version_or_the_whole_next_one(
     asyncio.run(forge.close())
 
 
-def python(code: str, *arguments: object) -> "subprocess.Popen[str]":
-    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.getenv("PYTHONPATH")]))
-    return subprocess.Popen(
-        [sys.executable, "-c", dedent(code), *map(str, arguments)],
-        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-
-
 TYPIST = """
     import asyncio, sys
     from itertools import count
@@ -300,7 +278,7 @@ async def test_deaths_at_any_moment_leave_the_last_version_or_the_next(forge: Fo
     chance = random.Random(4)
     last = 0
     for _ in range(8):
-        process = python(TYPIST, forge.tools.parent, last + 1)
+        process = start_python(TYPIST, forge.tools.parent, last + 1)
         assert process.stdout is not None
         try:
             for _ in range(chance.randint(1, 5)):

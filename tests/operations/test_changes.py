@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from operations.conftest import FIRST, NAME, SECOND, Forge, write
+from tables import each_row
 from toolkiln import config
 from toolkiln.catalog.watch import Changes
 from toolkiln.errors import InputError
@@ -63,17 +64,27 @@ class Source:
             self.ended += 1
 
 
+def listened(source: Source, *listeners: Callable[[CatalogChange], None]) -> Changes:
+    """Changes of a source that these listen to."""
+    changes = Changes(source.watch)
+    for listener in listeners:
+        changes.listen(listener)
+    return changes
+
+
+def of_number(number: int) -> Callable[[CatalogChange], bool]:
+    return lambda change: change.snapshot.number == number
+
+
 async def test_all_listeners_hear_of_a_change_from_one_watcher() -> None:
     source, many = Source(), [Ears() for _ in range(50)]
-    changes = Changes(source.watch)
-    for ears in many:
-        changes.listen(ears)
+    changes = listened(source, *many)
 
     async with changes.running():
         changes.start()
         source.queue.put_nowait(change(1, added=("a",)))
         for ears in many:
-            await ears.until(lambda told: told.added == ("a",))
+            await ears.until(lambda heard: heard.added == ("a",))
 
     assert (source.begun, source.ended) == (1, 1)
 
@@ -98,68 +109,69 @@ async def test_a_listener_that_fails_keeps_nothing_from_the_others() -> None:
         raise RuntimeError("a listener's fault")
 
     source, ears = Source(), Ears()
-    changes = Changes(source.watch)
-    changes.listen(fail)
-    changes.listen(ears)
+    changes = listened(source, fail, ears)
 
     async with changes.running():
         source.queue.put_nowait(change(1))
         source.queue.put_nowait(change(2))
-        await ears.until(lambda told: told.snapshot.number == 2)
+        await ears.until(of_number(2))
 
     assert len(ears.heard) == 2
 
 
-async def test_a_slow_taker_gets_what_it_missed_as_one_and_holds_up_nobody() -> None:
+@each_row(
+    "missed, rest",
+    [
+        (
+            [
+                change(2, "abc", added=("c",), changed=("a",)),
+                change(3, "ac", removed=("b",), changed=("c",)),
+                change(4, "a", removed=("c",)),
+            ],
+            change(4, "a", changed=("a",), removed=("b",)),
+        ),
+        (
+            [change(2, "b", removed=("a",)), change(3, "ab", added=("a",))],
+            change(3, "ab", changed=("a",)),
+        ),
+    ],
+)
+async def test_a_slow_taker_gets_what_it_missed_as_one_and_holds_up_no_listener(
+    missed: list[CatalogChange], rest: CatalogChange
+) -> None:
     source, ears = Source(), Ears()
-    changes = Changes(source.watch)
-    changes.listen(ears)
+    changes = listened(source, ears)
 
     async with changes.running(), aclosing(changes.stream()) as slow:
         first = asyncio.ensure_future(anext(slow))
         await asyncio.sleep(0)
         source.queue.put_nowait(change(1, "ab", added=("a", "b")))
         taken = await asyncio.wait_for(first, SOON)
-        source.queue.put_nowait(change(2, "abc", added=("c",), changed=("a",)))
-        source.queue.put_nowait(change(3, "ac", removed=("b",), changed=("c",)))
-        source.queue.put_nowait(change(4, "a", removed=("c",)))
-        await ears.until(lambda told: told.snapshot.number == 4)
-        rest = await asyncio.wait_for(anext(slow), SOON)
+        for each in missed:
+            source.queue.put_nowait(each)
+        await ears.until(of_number(missed[-1].snapshot.number))
+        found = await asyncio.wait_for(anext(slow), SOON)
 
     assert taken.snapshot.number == 1
-    assert rest == change(4, "a", changed=("a",), removed=("b",))
+    assert found == rest
 
 
-async def test_a_tool_that_went_and_came_back_meanwhile_has_changed() -> None:
-    source, ears = Source(), Ears()
-    changes = Changes(source.watch)
-
-    async with changes.running(), aclosing(changes.stream()) as slow:
-        first = asyncio.ensure_future(anext(slow))
-        await asyncio.sleep(0)
-        changes.listen(ears)
-        source.queue.put_nowait(change(1))
-        await first
-        source.queue.put_nowait(change(2, removed=("a",)))
-        source.queue.put_nowait(change(3, "a", added=("a",)))
-        await ears.until(lambda told: told.snapshot.number == 3)
-        rest = await asyncio.wait_for(anext(slow), SOON)
-
-    assert (rest.added, rest.changed, rest.removed) == ((), ("a",), ())
-
-
-async def test_watching_that_fails_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watching_that_fails_or_was_ended_begins_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("toolkiln.catalog.watch._PAUSE", 0.0)
     source, ears = Source(), Ears()
-    changes = Changes(source.watch)
-    changes.listen(ears)
+    changes = listened(source, ears)
 
     async with changes.running():
         source.queue.put_nowait(OSError("the folder went"))
         source.queue.put_nowait(change(7))
-        await ears.until(lambda told: told.snapshot.number == 7)
+        await ears.until(of_number(7))
+    async with changes.running():
+        source.queue.put_nowait(change(8))
+        await ears.until(of_number(8))
 
-    assert (source.begun, source.ended) == (2, 2)
+    assert (source.begun, source.ended) == (3, 3)
 
 
 async def test_without_files_there_is_nothing_to_watch() -> None:
@@ -174,31 +186,17 @@ async def test_without_files_there_is_nothing_to_watch() -> None:
     await changes.stop()
 
 
-async def test_it_can_be_started_again() -> None:
-    source, ears = Source(), Ears()
-    changes = Changes(source.watch)
-    changes.listen(ears)
-
-    async with changes.running():
-        await asyncio.sleep(0)
-    async with changes.running():
-        source.queue.put_nowait(change(3))
-        await ears.until(lambda told: told.snapshot.number == 3)
-
-    assert source.begun == source.ended == 2
-
-
 async def test_an_edit_in_development_is_heard(forge: Forge) -> None:
     file, ears = forge.put("convert.py", FIRST), Ears()
     kiln = forge.kiln(dev=True)
     kiln.services.changes.listen(ears)
 
     async with kiln.services.changes.running():
-        await ears.until(lambda told: NAME in told.added)
+        await ears.until(lambda heard: NAME in heard.added)
         file.write_text(SECOND)
-        await ears.until(lambda told: NAME in told.changed)
+        await ears.until(lambda heard: NAME in heard.changed)
         file.unlink()
-        await ears.until(lambda told: NAME in told.removed)
+        await ears.until(lambda heard: NAME in heard.removed)
 
 
 async def test_what_this_process_and_another_decide_is_heard(forge: Forge) -> None:
@@ -208,11 +206,11 @@ async def test_what_this_process_and_another_decide_is_heard(forge: Forge) -> No
 
     async with kiln.services.changes.running():
         await write(kiln, FIRST)
-        await ears.until(lambda told: NAME in told.added)
+        await ears.until(lambda heard: NAME in heard.added)
         await write(other, SECOND, overwrite=True)
-        await ears.until(lambda told: NAME in told.changed)
+        await ears.until(lambda heard: NAME in heard.changed)
         await asyncio.to_thread(other.services.admissions.switch, NAME, False, "ann")
-        await ears.until(lambda told: NAME in told.removed)
+        await ears.until(lambda heard: NAME in heard.removed)
 
 
 async def test_rules_that_change_are_a_change_without_names(
@@ -227,9 +225,9 @@ async def test_rules_that_change_are_a_change_without_names(
     async with Kiln(tmp_path / "tools", settings=config.load(tmp_path, {})) as kiln:
         kiln.services.changes.listen(ears)
         kiln.services.changes.start()
-        seen = await ears.until(lambda told: NAME in told.added)
+        seen = await ears.until(lambda heard: NAME in heard.added)
         file.write_text('policy = "deny"\ndev = true\n')
-        told = await ears.until(lambda told: not told.added)
+        later = await ears.until(lambda heard: not heard.added)
 
-        assert told == CatalogChange(seen.snapshot)
+        assert later == CatalogChange(seen.snapshot)
         assert kiln.specs() == {}

@@ -14,6 +14,8 @@ from toolkiln.model.audit import AuditFilter
 from toolkiln.model.call import CallError, Result, Status
 from toolkiln.operations.sources import SourceCall
 
+from .conftest import admit
+
 FAILING = '''
 import json
 from toolkiln import Context, tool
@@ -113,17 +115,17 @@ def make(folder: Path, *, dev: bool = False, surface: str = "python", **settings
     grants = {"log_in": {"secrets": ["PASSWORD"]}}
     given = Settings(state=folder / "state", environ=environ, grants=grants, **settings)
     kiln = Kiln(tools, functions=[stumble], settings=given, dev=dev, surface=surface)
-    if not dev:
-        candidates = [
-            kiln.services.admissions.candidate(file) for file in ("failing.py", "broken.py")
-        ]
-        kiln.services.admissions.admit(candidates, kiln.security.decision())
+    for file in () if dev else ("failing.py", "broken.py"):
+        admit(kiln, file)
     return kiln
 
 
-@pytest_asyncio.fixture
-async def kiln(tmp_path: Path) -> AsyncIterator[Kiln]:
-    async with make(tmp_path, surface="cli") as kiln:
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def kiln(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kiln]:
+    async with make(tmp_path_factory.mktemp("kiln"), surface="cli") as kiln:
         yield kiln
 
 
@@ -150,35 +152,39 @@ async def test_the_local_user_of_the_command_line_sees_text_and_traceback(kiln: 
     assert error.traceback == EXPECTED
     assert error.hint is None
     assert "Traceback" not in result.text  # which is for models
+    of_earlier_release = error.model_dump(exclude={"traceback"})
+    assert CallError.model_validate(of_earlier_release).traceback is None
 
 
-async def test_a_function_of_this_process_has_a_traceback_of_its_own_files(kiln: Kiln) -> None:
-    error = error_of(await kiln.call("stumble", {}))
+async def test_each_kind_of_exception_has_its_text_and_traceback(kiln: Kiln) -> None:
+    of_function = error_of(await kiln.call("stumble", {}))
+    of_import = error_of(await kiln.call("broken", {}))
+    deep = error_of(await kiln.call("descend", {"depth": 500}))
+    odd = error_of(await kiln.call("raise_odd", {}))
 
-    assert error.message.endswith("of test_exceptions.py: private words")
-    assert (error.traceback or "").startswith(
+    assert of_function.message.endswith("of test_exceptions.py: private words")
+    assert (of_function.traceback or "").startswith(
         'Traceback (most recent call last):\n  File "test_exceptions.py", line '
     )
-    assert "toolkiln" not in (error.traceback or "")
+    assert "toolkiln" not in (of_function.traceback or "")
+    assert of_import.code == "import_failed"
+    assert of_import.message.endswith("KeyError in line 2 of broken.py: 'private key'")
+    assert '  File "broken.py", line 2, in <module>\n' in (of_import.traceback or "")
+    lines = (deep.traceback or "").splitlines()
+    assert "  [471 more calls]" in lines
+    assert len(lines) < 100
+    assert lines[-1] == "ZeroDivisionError: division by zero"
+    assert odd.type == "Odd"
+    assert "cannot be shown" in odd.message
 
 
-async def test_a_file_that_cannot_be_imported_has_a_traceback(kiln: Kiln) -> None:
-    error = error_of(await kiln.call("broken", {}))
-
-    assert error.code == "import_failed"
-    assert error.message.endswith("KeyError in line 2 of broken.py: 'private key'")
-    assert '  File "broken.py", line 2, in <module>\n' in (error.traceback or "")
-
-
-@pytest.mark.parametrize("name", ["parse", "broken", "stumble"])
-async def test_the_holder_of_a_session_sees_neither(kiln: Kiln, name: str) -> None:
+async def test_the_holder_of_a_session_sees_neither(kiln: Kiln) -> None:
     everything = ["WRITE_TOOLS", "ADMIN", "APPROVE", "UNSANDBOXED_EXEC"]
     session = kiln.security.sessions.create("ann", privileges=everything).token
-    arguments = {"text": "words"} if name == "parse" else {}
 
-    result = await kiln.call(name, arguments, session=session)
-
-    assert_masked(result)
+    assert_masked(await kiln.call("parse", {"text": "words"}, session=session))
+    assert_masked(await kiln.call("broken", {}, session=session))
+    assert_masked(await kiln.call("stumble", {}, session=session))
 
 
 @pytest.mark.parametrize("surface", ["python", "http", "mcp", "discord"])
@@ -190,7 +196,7 @@ async def test_a_program_and_those_behind_it_see_neither(tmp_path: Path, surface
 
 
 @pytest.mark.parametrize("how", [{"dev": True}, {"show_exceptions": True}])
-async def test_everybody_sees_both_in_dev_and_where_the_setting_says_so(
+async def test_every_caller_sees_both_in_dev_and_where_the_setting_says_so(
     tmp_path: Path, how: dict[str, Any]
 ) -> None:
     async with make(tmp_path, surface="mcp", **how) as kiln:
@@ -221,37 +227,18 @@ async def test_secrets_are_masked_in_text_and_traceback(kiln: Kiln) -> None:
     assert SECRET not in result.model_dump_json()
 
 
-async def test_a_deep_traceback_is_short(kiln: Kiln) -> None:
-    error = error_of(await kiln.call("descend", {"depth": 500}))
-
-    lines = (error.traceback or "").splitlines()
-    assert "  [471 more calls]" in lines
-    assert len(lines) < 100
-    assert lines[-1] == "ZeroDivisionError: division by zero"
-
-
-async def test_an_exception_that_cannot_be_described_is_still_told(kiln: Kiln) -> None:
-    error = error_of(await kiln.call("raise_odd", {}))
-
-    assert error.type == "Odd"
-    assert "cannot be shown" in error.message
-
-
 async def test_the_audit_has_type_and_line_and_never_the_text(kiln: Kiln) -> None:
-    for _ in range(2):  # the second is answered with the first result
-        await kiln.call("parse", {"text": "words"}, call_id="once")
-    await kiln.call("broken", {})
+    results = [
+        await kiln.call("parse", {"text": "words"}, call_id="once"),
+        await kiln.call("parse", {"text": "words"}, call_id="once"),  # answered with the first
+        await kiln.call("broken", {}),
+    ]
 
-    entries = list(kiln.security.audit.export(AuditFilter(act="call")))
-    details = [entry.record.detail for entry in entries if entry.record.outcome != "started"]
+    records = [entry.record for entry in kiln.security.audit.export(AuditFilter(act="call"))]
+    ended = {record.call_id: record.detail for record in records if record.outcome != "started"}
+    details = [ended[result.call_id] for result in results]
     assert details == [
         "exception: KeyError in line 13 of failing.py",
         "exception: KeyError in line 13 of failing.py",
         "import_failed: the tool cannot be imported: KeyError in line 2 of broken.py",
     ]
-
-
-def test_a_stored_result_of_an_earlier_release_can_be_read() -> None:
-    stored = {"code": "exception", "message": "ValueError", "type": "ValueError", "line": 3}
-
-    assert CallError.model_validate(stored).traceback is None

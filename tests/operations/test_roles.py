@@ -77,40 +77,29 @@ def test_what_is_for_models_has_tools_only(kiln: Kiln) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(OTHERS))
-def test_no_request_is_given_what_is_no_tool(kiln: Kiln, name: str) -> None:
-    with pytest.raises(UnknownTool):
-        kiln.tools("openai", names=[name])
-
-
-def test_a_model_is_told_of_none_by_name(kiln: Kiln) -> None:
-    described = kiln.call_sync("describe_tool", {"name": "review_words"})
-
-    assert described.status is Status.FAILED
-    assert "there is no tool named 'review_words'" in described.text
-
-
-@pytest.mark.parametrize("name", sorted(OTHERS))
-def test_a_model_calls_tools_only(kiln: Kiln, name: str) -> None:
+def test_a_model_is_given_and_calls_tools_only(kiln: Kiln, name: str) -> None:
     arguments = {"text": "a"} if name == "review_words" else {"letter": "a"}
     content = [
         {"type": "tool_use", "id": "1", "name": name, "input": arguments},
         {"type": "tool_use", "id": "2", "name": "count_words", "input": {"text": "a b"}},
     ]
+    unknown = f"there is no tool named {name!r}"
 
+    with pytest.raises(UnknownTool):
+        kiln.tools("openai", names=[name])
     (handled,) = kiln.handle_sync({"role": "assistant", "content": content})
     found = kiln.call_sync("call_tool", {"name": name, "arguments": arguments})
+    described = kiln.call_sync("describe_tool", {"name": name})
 
     refused, counted = handled["content"]
-    assert (refused["content"], refused["is_error"]) == (
-        f"error: there is no tool named {name!r}",
-        True,
-    )
+    assert (refused["content"], refused["is_error"]) == (f"error: {unknown}", True)
     assert counted["content"] == "2"
-    assert found.status is Status.FAILED
-    assert f"there is no tool named {name!r}" in found.text
+    for result in (found, described):
+        assert result.status is Status.FAILED
+        assert unknown in result.text
 
 
-def test_who_looks_after_the_catalog_sees_all(kiln: Kiln) -> None:
+def test_an_operator_sees_all(kiln: Kiln) -> None:
     assert (
         {"count_words", *OTHERS} == set(kiln.services.registry.specs) == set(kiln.specs(role=None))
     )
@@ -118,10 +107,13 @@ def test_who_looks_after_the_catalog_sees_all(kiln: Kiln) -> None:
     assert kiln.tool("words_of").uri == "words://{letter}"
 
 
-def test_a_prompt_is_called_like_a_tool(kiln: Kiln) -> None:
+def test_a_prompt_is_called_like_a_tool_and_not_cut(kiln: Kiln) -> None:
     result = kiln.call_sync("review_words", {"text": "a", "times": "2"})
+    long = kiln.call_sync("review_words", {"text": "a" * 1_000, "times": 200})
 
     assert (result.status, result.value) == (Status.OK, "Review aReview a")
+    assert long.truncation is None
+    assert len(long.text) > 200_000
 
 
 def test_bytes_of_a_resource_are_a_file_even_if_they_are_text(kiln: Kiln) -> None:
@@ -129,13 +121,6 @@ def test_bytes_of_a_resource_are_a_file_even_if_they_are_text(kiln: Kiln) -> Non
 
     assert (result.status, result.value) == (Status.OK, None)
     assert [(file.name, file.data) for file in result.files] == [("content", b"a")]
-
-
-def test_a_prompt_is_not_cut(kiln: Kiln) -> None:
-    result = kiln.call_sync("review_words", {"text": "a" * 1_000, "times": 200})
-
-    assert result.truncation is None
-    assert len(result.text) > 200_000
 
 
 def test_one_address_in_two_files_is_an_error(tmp_path: Path) -> None:
