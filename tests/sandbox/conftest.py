@@ -28,12 +28,16 @@ from toolkiln.sandbox.launchers import ProcessLauncher
 from toolkiln.sandbox.network.access import Networks
 
 ATTACKS = Path(__file__).with_name("attacks")
+TRYING = (ATTACKS / "trying.py").read_text("utf-8")
+"""Helpers for tools of other modules."""
 BOUND = 10.0
 """Seconds that anything may take before a test gives up."""
 CONCURRENT = 6
 """Attacks side by side."""
 SECRET = "the host's secret"
 all_modes = pytest.mark.parametrize("service", ["A", "B", "C"], indirect=True)
+one_mode = pytest.mark.parametrize("service", ["A"], indirect=True)
+"""For what the host or the runtime decides alike in every mode."""
 _NOBODY = Caller(workspace="default")
 
 
@@ -207,6 +211,41 @@ async def run_as_user(
     )  # fmt: skip
     assert child.returncode == 0, child.stderr
     return child.stdout
+
+
+CALLS = """
+import asyncio, json, sys
+from ipaddress import ip_address
+from pathlib import Path
+from toolkiln.config import Settings
+from toolkiln.kiln import Kiln
+
+async def on_loopback(host, port):
+    return [ip_address("127.0.0.1")]
+
+async def main(tools, state, options, calls):
+    given = Settings(state=Path(state), show_exceptions=True, **json.loads(options))
+    async with Kiln(tools, settings=given, resolve_host=on_loopback, dev=True) as kiln:
+        results = [await kiln.call(tool, arguments) for tool, arguments in json.loads(calls)]
+    print(json.dumps([result.model_dump(mode="json") for result in results]))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def call_as_user(
+    home: Path,
+    tools: Path,
+    calls: list[tuple[str, dict[str, Any]]],
+    *,
+    start: Iterable[str] = (),
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """The results of calls that an ordinary user's service makes one after another."""
+    arguments = [str(tools), str(home / "state"), json.dumps(options), json.dumps(calls)]
+    printed = await run_as_user(home, CALLS, *arguments, start=start, needs=tools)
+    results: list[dict[str, Any]] = json.loads(printed)
+    return results
 
 
 def _is_open(path: Path) -> bool:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tables import each_row
 from toolkiln.model.call import Status
 
-from .conftest import Service, all_gone
+from .conftest import Service, all_gone, one_mode
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -78,6 +79,7 @@ NONSENSE = [
 ]
 
 
+@one_mode
 async def test_frames_that_make_no_sense_end_the_call(service: Service) -> None:
     codes = await service.codes("say", [{"body": body} for body in NONSENSE])
 
@@ -90,8 +92,9 @@ async def test_a_question_has_to_wait_for_the_answer_to_the_last(service: Servic
     assert (await service.attack("say", body=body, times=2)).status is Status.KILLED
 
 
-@pytest.mark.parametrize(
-    ("kind", "code"),
+@one_mode
+@each_row(
+    "kind, code",
     [
         ("deep", BROKEN), ("objects", BROKEN), ("messages", BROKEN), ("progress", BROKEN),
         ("files", BROKEN), ("inject", BROKEN), ("notes", BROKEN), ("error", "failed: tool_error"),
@@ -121,8 +124,9 @@ async def test_an_error_frame_is_shown_in_bounds(service: Service) -> None:
     assert len(long.model_dump_json()) < 250_000
 
 
-@pytest.mark.parametrize(
-    ("name", "kept"),
+@one_mode
+@each_row(
+    "name, kept",
     [
         ("../../x", "x"), ("/etc/passwd", "passwd"), ("..", "file"), (".", "file"), ("", "file"),
         ("a/..", "file"), ("a\\u0000b", "ab"), ("x" * 5000, "x" * 200), ("a/b/", "b"),
@@ -136,9 +140,7 @@ async def test_names_of_files_are_names_only(service: Service, name: str, kept: 
     assert [(file.name, file.data) for file in result.files] == [(kept, b"x")]
 
 
-@pytest.mark.parametrize(
-    ("then", "code"), [("exit", "failed: no_result"), ("wait", "failed: signalled")]
-)
+@each_row("then, code", [("exit", "failed: no_result"), ("wait", "failed: signalled")])
 async def test_hanging_up_ends_the_call(service: Service, then: str, code: str) -> None:
     assert await service.code("hang_up", then=then) == code
 

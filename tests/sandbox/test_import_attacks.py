@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tables import each_row
 from toolkiln.execution.executor import Invocation
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Status
@@ -141,8 +142,8 @@ async def kiln(
         yield kiln
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "value"),
+@each_row(
+    "tool, arguments, value",
     [
         ("named_json", {"x": 1}, {"x": 1}), ("named_socket", {}, "ran"), ("named_os", {}, "ran"),
         ("relative", {}, [5, 5]),
@@ -156,7 +157,7 @@ async def test_names_of_files_do_not_matter(
     assert (result.status, result.value) == (Status.OK, value), result.error
 
 
-@pytest.mark.parametrize("tool", ["poisons", "replaces", "hooks", "exits", "hangs"])
+@each_row("tool", ["poisons", "replaces", "hooks", "exits", "hangs"])
 async def test_spoiling_the_runtime_ends_in_one_result(kiln: Kiln, tool: str) -> None:
     for _ in range(3):
         result = await kiln.call(tool, {})

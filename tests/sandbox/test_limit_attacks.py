@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tables import each_row
 from toolkiln.model.call import Status
 
 from .conftest import BOUND, Service, all_modes
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @all_modes
-@pytest.mark.parametrize("tool", ["balloon", "balloon_at_once"])
+@each_row("tool", ["balloon", "balloon_at_once"])
 async def test_memory_has_an_end(service: Service, tool: str) -> None:
     assert await service.code(tool) == "killed: memory_limit"
 
@@ -36,7 +37,7 @@ async def test_what_never_ends_is_ended_side_by_side(service: Service) -> None:
     assert codes[3] in ("timeout: timeout", "killed: output_limit", "killed: memory_limit")
 
 
-@pytest.mark.parametrize("path", ["/tmp", "/dev/shm"])
+@each_row("path", ["/tmp", "/dev/shm"])
 async def test_a_work_folder_fills_up(service: Service, path: str) -> None:
     assert await service.code("fill", path=path) == "killed: disk_limit"
 
@@ -80,7 +81,7 @@ async def test_descriptors_have_an_end(service: Service) -> None:
 
 
 @all_modes
-@pytest.mark.parametrize("stream", [1, 2])
+@each_row("stream", [1, 2])
 async def test_a_flood_of_output_is_cut(service: Service, stream: int) -> None:
     result = await service.attack("flood", stream=stream, megabytes=3)
 
@@ -90,7 +91,7 @@ async def test_a_flood_of_output_is_cut(service: Service, stream: int) -> None:
 
 
 @all_modes
-@pytest.mark.parametrize("stream", [1, 2])
+@each_row("stream", [1, 2])
 async def test_an_endless_flood_of_output_ends_the_call(service: Service, stream: int) -> None:
     assert await service.code("flood", stream=stream, megabytes=10_000) == "killed: output_limit"
 
@@ -106,8 +107,8 @@ async def test_recursion_is_an_exception(service: Service) -> None:
 
 
 @all_modes
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
+@each_row(
+    "tool, arguments",
     [("gigantic_text", {"megabytes": 100}), ("gigantic_number", {}), ("gigantic_list", {})],
 )
 async def test_gigantic_results_are_bounded(

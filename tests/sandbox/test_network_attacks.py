@@ -17,29 +17,22 @@ from tables import each_row
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Event, Result, Status
 
-from .conftest import BOUND, settings, skip_without
+from .conftest import BOUND, TRYING, settings, skip_without
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TOOLS = '''
 """Ways to the network."""
 
-import errno
 import os
 import socket
 import time
 import urllib.error
 import urllib.request
 
+from trying import tried
+
 from toolkiln import Context, tool
-
-
-def _tried(action):
-    try:
-        action()
-    except OSError as error:
-        return errno.errorcode.get(error.errno, type(error).__name__)
-    return "done"
 
 
 def _families():
@@ -47,7 +40,7 @@ def _families():
                 "packet": (17, 3, 0), "vsock": (40, 1, 0), "alg": (38, 5, 0), "raw": (2, 3, 1),
                 "bluetooth": (31, 1, 0), "can": (29, 3, 1), "xdp": (44, 3, 0), "tipc": (30, 1, 0),
                 "old packet": (2, 10, 3), "sctp": (2, 5, 132), "mptcp": (2, 1, 262)}
-    return {name: _tried(lambda: socket.socket(*f).close()) for name, f in families.items()}
+    return {name: tried(lambda: socket.socket(*f).close()) for name, f in families.items()}
 
 
 @tool
@@ -59,13 +52,13 @@ def families_without() -> dict[str, str]:
 @tool
 def pairs() -> list[str]:
     """Open pairs of sockets, one of which could be sent anywhere."""
-    return [_tried(lambda: socket.socketpair(1, kind)) for kind in (2, 3)]
+    return [tried(lambda: socket.socketpair(1, kind)) for kind in (2, 3)]
 
 
 @tool
 def resolve_without(host: str) -> str:
     """Look a name up."""
-    return _tried(lambda: socket.getaddrinfo(host, 80))
+    return tried(lambda: socket.getaddrinfo(host, 80))
 
 
 @tool(network=["granted.example:PORT"])
@@ -97,14 +90,14 @@ def ask_proxy(request: str) -> str:
 @tool(network=["granted.example:PORT"])
 def connect(host: str, port: int) -> str:
     """Connect past the proxy."""
-    return _tried(lambda: socket.create_connection((host, port), 2).close())
+    return tried(lambda: socket.create_connection((host, port), 2).close())
 
 
 @tool(network=["granted.example:PORT"])
 def connect_path(path: str) -> str:
     """Connect to a socket of the host by its path, or its abstract name."""
     with socket.socket(socket.AF_UNIX) as there:
-        return _tried(lambda: there.connect(path))
+        return tried(lambda: there.connect(path))
 
 
 @tool(network=["granted.example:PORT"])
@@ -192,7 +185,7 @@ async def networked(
     by_name = await asyncio.start_unix_server(serve, abstract)
     tools = folder / "tools"
     tools.mkdir()
-    for name, source in (("net.py", TOOLS), ("warm.py", WARM)):
+    for name, source in (("net.py", TOOLS), ("warm.py", WARM), ("trying.py", TRYING)):
         (tools / name).write_text(source.replace("PORT", str(port)))
     network = [f"granted.example:{port}", f"*.wild.example:{port}"]
     given = settings(

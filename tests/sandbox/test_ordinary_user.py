@@ -1,50 +1,16 @@
 """The same attacks against a service that an ordinary user runs; root starts it."""
 
-import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from .conftest import ATTACKS, SECRET, all_gone, run_as_user
+from .conftest import ATTACKS, SECRET, all_gone, call_as_user
 
 ONE_UID = ["unshare", "--user", "--map-root-user"]
 """Makes an ordinary user the root of a user namespace in which there is no other user."""
-CHILD = """
-import asyncio, json, sys
-from pathlib import Path
-from toolkiln.kiln import Kiln
-from toolkiln.config import Settings
-
-async def main(tools, state, mode, secret, marker):
-    attacks = [
-        ("good", {"number": 1}),
-        ("read_file", {"path": secret}),
-        ("read_file", {"path": "/etc/passwd"}),
-        ("write_file", {"path": secret}),
-        ("change_mode", {"path": secret}),
-        ("list_folder", {"path": state}),
-        ("other_processes", {}),
-        ("fresh_python", {"secret": secret}),
-        ("kill_all", {"number": 9}),
-        ("fork_for_ever", {}),
-        ("balloon", {}),
-        ("leave_daemon", {"marker": marker}),
-        ("forget_parent", {"marker": marker}),
-        ("good", {"number": 1}),
-    ]
-    settings = Settings(state=Path(state), sandbox=mode, allow_reduced=True, show_exceptions=True)
-    async with Kiln(tools, settings=settings, dev=True) as kiln:
-        told = []
-        for tool, arguments in attacks:
-            result = await kiln.call(tool, arguments)
-            told.append([tool, str(result.status), result.error and result.error.code,
-                         result.value, result.error and result.error.message])
-    print(json.dumps(told))
-
-asyncio.run(main(*sys.argv[1:]))
-"""
-REFUSED = ("ENOENT", "EACCES", "EPERM")
+REFUSED = {"ENOENT", "EACCES", "EPERM"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="every test here runs as an ordinary user")
@@ -57,22 +23,40 @@ async def test_key_attacks_fail_against_an_ordinary_users_service(
     home.mkdir()
     secret = home / "secret"
     secret.write_text(SECRET)
-    arguments = [str(ATTACKS), str(home / "state"), mode, str(secret), marker]
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("good", {"number": 1}),
+        ("read_file", {"path": str(secret)}),
+        ("read_file", {"path": "/etc/passwd"}),
+        ("write_file", {"path": str(secret)}),
+        ("change_mode", {"path": str(secret)}),
+        ("list_folder", {"path": str(home / "state")}),
+        ("other_processes", {}),
+        ("fresh_python", {"secret": str(secret)}),
+        ("kill_all", {"number": 9}),
+        ("fork_for_ever", {}),
+        ("balloon", {}),
+        ("leave_daemon", {"marker": marker}),
+        ("forget_parent", {"marker": marker}),
+        ("good", {"number": 1}),
+    ]
 
-    told = json.loads(await run_as_user(home, CHILD, *arguments, start=start, needs=ATTACKS))
+    results = await call_as_user(
+        home, ATTACKS, calls, start=start, sandbox=mode, allow_reduced=True
+    )
 
-    if told[0][1] == "unavailable":
-        assert "failed layers" not in told[0][4]
-        assert "Invalid argument" not in told[0][4]  # no other uid is needed
-        pytest.skip(f"mode {mode}: {told[0][4]}")
-    said = {tool: (status, code, value) for tool, status, code, value, _ in told}
-    assert said["good"] == ("ok", None, 2), told
-    for tool in ("read_file", "write_file", "list_folder"):
-        assert said[tool][2] in REFUSED, told
-    assert said["other_processes"][2] == [], told
-    assert said["fresh_python"][2].split() == ["no", "no", "no"]
-    assert said["fork_for_ever"][1] == "processes_limit"
-    assert said["balloon"][1] == "memory_limit"
+    if results[0]["status"] == "unavailable":
+        why = results[0]["error"]["message"]
+        assert "failed layers" not in why
+        assert "Invalid argument" not in why  # no other uid is needed
+        pytest.skip(f"mode {mode}: {why}")
+    said = {tool: result for (tool, _), result in zip(calls, results, strict=True)}
+    hidden = ("read_file", "write_file", "change_mode", "list_folder")
+    refused = [r["value"] for (tool, _), r in zip(calls, results, strict=True) if tool in hidden]
+    assert (said["good"]["status"], said["good"]["value"]) == ("ok", 2), results
+    assert set(refused) <= REFUSED, results
+    assert said["other_processes"]["value"] == [], results
+    assert said["fresh_python"]["value"].split() == ["no", "no", "no"]
+    assert said["fork_for_ever"]["error"]["code"] == "processes_limit"
+    assert said["balloon"]["error"]["code"] == "memory_limit"
     assert secret.read_text() == SECRET
     await all_gone(marker)
-    assert said["change_mode"][2] in REFUSED, told

@@ -2,14 +2,16 @@
 
 import pytest
 
+from tables import each_row
 from toolkiln.model.call import Status
 
-from .conftest import Service
+from .conftest import Service, one_mode
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest.mark.parametrize(
+@one_mode
+@each_row(
     "kind",
     [
         "nan", "surrogate", "cycle", "hostile", "liar", "bytes", "keys", "escape", "nul", "type",
@@ -36,8 +38,8 @@ async def test_bytes_that_are_no_text_are_replaced(service: Service) -> None:
     assert result.stderr == "\ufffd"
 
 
-@pytest.mark.parametrize(
-    ("kind", "code"),
+@each_row(
+    "kind, code",
     [
         ("unspeakable", "exception"), ("interrupt", "exception"), ("base", "exception"),
         ("exit", "exited"), ("generator", "exception"), ("surrogate", "exception"),
@@ -52,8 +54,8 @@ async def test_any_exception_is_a_result(service: Service, kind: str, code: str)
     assert len(result.model_dump_json()) < 250_000
 
 
-@pytest.mark.parametrize(
-    ("how", "code", "excerpt"),
+@each_row(
+    "how, code, excerpt",
     [
         ("_exit", "no_result", "without a result"),
         ("status", "exited", "status 7"),

@@ -15,7 +15,7 @@ from tables import each_row
 from toolkiln.kiln import Kiln
 from toolkiln.sandbox.network.addresses import Address
 
-from .conftest import settings, skip_without
+from .conftest import TRYING, settings, skip_without
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -27,15 +27,9 @@ import os
 import socket
 import struct
 
+from trying import tried
+
 from toolkiln import tool
-
-
-def _tried(action):
-    try:
-        action()
-    except OSError as error:
-        return errno.errorcode.get(error.errno, type(error).__name__)
-    return "done"
 
 
 @tool(network=["granted.example:@PORT@", "low.example"], timeout=120)
@@ -80,12 +74,12 @@ def change_names() -> dict[str, str]:
         os.rename("/tmp/hosts", "/etc/hosts")
 
     return {
-        "append": _tried(lambda: open("/etc/hosts", "a").close()),
-        "chmod": _tried(lambda: os.chmod("/etc/hosts", 0o666)),
-        "unlink": _tried(lambda: os.unlink("/etc/hosts")),
-        "replace": _tried(replace),
-        "resolver": _tried(lambda: open("/etc/resolv.conf", "w").close()),
-        "switch": _tried(lambda: open("/etc/nsswitch.conf", "w").close()),
+        "append": tried(lambda: open("/etc/hosts", "a").close()),
+        "chmod": tried(lambda: os.chmod("/etc/hosts", 0o666)),
+        "unlink": tried(lambda: os.unlink("/etc/hosts")),
+        "replace": tried(replace),
+        "resolver": tried(lambda: open("/etc/resolv.conf", "w").close()),
+        "switch": tried(lambda: open("/etc/nsswitch.conf", "w").close()),
     }
 
 
@@ -101,11 +95,11 @@ def take_the_place(port: int) -> list[str]:
 
     reuse = socket.SO_REUSEADDR, socket.SO_REUSEPORT
     return [
-        _tried(lambda: listen("127.1.0.1", port)),
-        _tried(lambda: listen("127.1.0.1", port, *reuse)),
-        _tried(lambda: listen("0.0.0.0", port, *reuse)),
-        _tried(lambda: listen("127.1.0.2", 443, *reuse)),
-        _tried(lambda: listen("127.1.0.3", 443)),
+        tried(lambda: listen("127.1.0.1", port)),
+        tried(lambda: listen("127.1.0.1", port, *reuse)),
+        tried(lambda: listen("0.0.0.0", port, *reuse)),
+        tried(lambda: listen("127.1.0.2", 443, *reuse)),
+        tried(lambda: listen("127.1.0.3", 443)),
     ]
 
 
@@ -208,6 +202,7 @@ async def attacked(
     async with server(record) as port:
         (folder / "tools").mkdir()
         (folder / "tools" / "attack.py").write_text(TOOLS.replace("@PORT@", str(port)))
+        (folder / "tools" / "trying.py").write_text(TRYING)
         given = settings(
             folder / "state", request.param,
             grants={"*": {"network": [f"granted.example:{port}", "low.example"]}},

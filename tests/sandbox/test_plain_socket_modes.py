@@ -14,7 +14,7 @@ from toolkiln.model.call import Status
 from toolkiln.sandbox import sandbox
 from toolkiln.sandbox.bubblewrap import find_bwrap, interpreter
 
-from .conftest import BOUND, is_reachable, replace_interpreter, run_as_user, settings
+from .conftest import BOUND, call_as_user, is_reachable, replace_interpreter, settings
 from .services import web
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -114,8 +114,9 @@ async def test_mode_c_refuses_a_tool_with_network_access_with_a_hint(
     assert "doctor" in str(result.error.hint)
 
 
-@pytest.mark.parametrize("mode", ["A", "B"])
-@pytest.mark.parametrize("imports", ["", "import pydantic"])
+@pytest.mark.parametrize(
+    ("mode", "imports"), [("A", ""), ("A", "import pydantic"), ("B", "import pydantic")]
+)
 async def test_a_changed_grant_counts_from_the_next_call_on(
     mode: str, imports: str, tmp_path: Path
 ) -> None:
@@ -154,32 +155,6 @@ async def test_a_changed_grant_counts_from_the_next_call_on(
                 assert await say("b.team.internal") == "hello"
 
 
-CHILD = """
-import asyncio, json, sys
-from ipaddress import ip_address
-from pathlib import Path
-from toolkiln.kiln import Kiln
-from toolkiln.config import Settings
-
-async def on_loopback(host, port):
-    return [ip_address("127.0.0.1")]
-
-async def main(tools, state, mode, port):
-    settings = Settings(
-        state=Path(state), sandbox=mode, show_exceptions=True, private_networks=("127.0.0.1",),
-        grants={"*": {"network": ["a.internal", f"a.internal:{port}"]}},
-    )
-    async with Kiln(tools, settings=settings, resolve_host=on_loopback, dev=True) as kiln:
-        said = []
-        for to in (int(port), 443):
-            result = await kiln.call("say", {"host": "a.internal", "port": to})
-            said.append([str(result.status), result.value, str(result.error), result.notes])
-    print(json.dumps(said))
-
-asyncio.run(main(*sys.argv[1:]))
-"""
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="every test here runs as an ordinary user")
 @pytest.mark.parametrize("mode", ["A", "B"])
 async def test_an_ordinary_users_service_reaches_granted_hosts(
@@ -189,11 +164,17 @@ async def test_an_ordinary_users_service_reaches_granted_hosts(
     home.mkdir()
     async with server(echo) as port:
         tools = write_client(home, "a.internal", f"a.internal:{port}")
-        arguments = [str(tools), str(home / "state"), mode, str(port)]
-        high, low = json.loads(await run_as_user(home, CHILD, *arguments))
+        high, low = await call_as_user(
+            home,
+            tools,
+            [("say", {"host": "a.internal", "port": to}) for to in (port, 443)],
+            sandbox=mode,
+            private_networks=["127.0.0.1"],
+            grants={"*": {"network": ["a.internal", f"a.internal:{port}"]}},
+        )
 
-    assert (high[0], high[1][0]) == ("ok", "hello"), high
-    assert low[0] == "failed"
+    assert (high["status"], high["value"][0]) == ("ok", "hello"), high
+    assert low["status"] == "failed"
     # The endpoint accepted: what failed is that this machine serves nothing at that port.
-    assert "ConnectionRefused" not in low[2]
-    assert "no connection to a.internal:443" in " ".join(low[3])
+    assert "ConnectionRefused" not in str(low["error"])
+    assert "no connection to a.internal:443" in " ".join(low["notes"])

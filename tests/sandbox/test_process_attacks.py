@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tables import each_row
+
 from .conftest import BOUND, Service, all_gone, all_modes
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @all_modes
-@pytest.mark.parametrize("tool", ["fork_for_ever", "threads_for_ever"])
+@each_row("tool", ["fork_for_ever", "threads_for_ever"])
 async def test_processes_and_threads_are_counted(service: Service, tool: str) -> None:
     assert await service.code(tool) == "killed: processes_limit"
 
@@ -107,7 +109,7 @@ async def test_a_signal_to_the_group_stays_inside(service: Service) -> None:
 
 
 @all_modes
-@pytest.mark.parametrize("tool", ["endless_thread", "hanging_exit"])
+@each_row("tool", ["endless_thread", "hanging_exit"])
 async def test_a_result_does_not_wait_for_threads_that_still_run(
     service: Service, tool: str
 ) -> None:
