@@ -16,7 +16,7 @@ from toolkiln.catalog.catalog import Catalog
 from toolkiln.catalog.manifest import MANIFEST, ManifestError
 from toolkiln.errors import InputError
 from toolkiln.model.admission import AdmissionDecision
-from toolkiln.model.catalog import FileState, Snapshot
+from toolkiln.model.catalog import FileState
 
 from .conftest import SOON, Workshop, states, text_of, tool
 
@@ -24,16 +24,6 @@ from .conftest import SOON, Workshop, states, text_of, tool
 def edit(catalog: Catalog, path: Path, source: str) -> None:
     path.write_text(source)
     catalog.refresh([path])
-
-
-def test_folder_without_a_manifest_serves_nothing_and_says_how(shop: Workshop) -> None:
-    shop.write("a.py", tool("a"))
-
-    with pytest.raises(ManifestError, match="no tool has been admitted") as caught:
-        _ = shop.catalog().snapshot
-
-    assert "toolkiln admit" in (caught.value.hint or "")
-    assert not (shop.tools / MANIFEST).exists()
 
 
 def test_only_admitted_files_are_served(shop: Workshop) -> None:
@@ -257,22 +247,6 @@ def test_file_outside_the_folder_is_none_of_it(shop: Workshop, tmp_path: Path) -
     for path in outside:
         with pytest.raises(InputError, match="is not in the tools folder"):
             shop.catalog().folder.key(path)
-
-
-def test_numbers_of_snapshots_grow_and_old_ones_stay_as_they_were(shop: Workshop) -> None:
-    path = shop.add("a.py")
-    catalog = shop.catalog()
-    seen: list[Snapshot] = []
-    for value in range(3):
-        path.write_text(tool("a", value))
-        admissions = Admissions(catalog)
-        admissions.admit([admissions.candidate("a.py")], AdmissionDecision("ann"))
-        seen.append(catalog.snapshot)
-
-    assert [s.number for s in seen] == sorted({s.number for s in seen})
-    texts = [next(iter(s.served["a"].sources.values())).decode() for s in seen]
-    assert texts == [tool("a", value) for value in range(3)]
-    assert len({s.digest for s in seen}) == 3
 
 
 def test_readers_never_see_an_empty_catalog_while_it_changes(shop: Workshop) -> None:

@@ -226,26 +226,6 @@ def test_manifest_of_another_key_is_refused(
         ManifestFile(tmp_path, given).read()
 
 
-def test_nothing_is_served_while_the_manifest_is_damaged(shop: Workshop) -> None:
-    shop.add("a.py")
-    catalog = shop.catalog()
-    good = (shop.tools / MANIFEST).read_bytes()
-    assert "a" in catalog.snapshot.tools
-
-    (shop.tools / MANIFEST).write_bytes(good.replace(b"ann", b"eve"))
-    catalog.refresh([shop.tools / MANIFEST])
-
-    with pytest.raises(ManifestError):
-        _ = catalog.snapshot
-    with pytest.raises(ManifestError):
-        _ = shop.catalog().snapshot
-
-    (shop.tools / MANIFEST).write_bytes(good)
-    catalog.refresh([shop.tools / MANIFEST])
-
-    assert "a" in catalog.snapshot.tools
-
-
 def test_in_dev_a_damaged_manifest_is_a_finding_until_it_is_restored(shop: Workshop) -> None:
     shop.add("a.py")
     catalog = shop.catalog(dev=True)

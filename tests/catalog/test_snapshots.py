@@ -74,34 +74,21 @@ def test_any_way_leads_to_the_same_snapshot_as_a_fresh_start(
     assert all(contents(snapshot) == then for snapshot, then in published)
 
 
-def test_first_admitted_file_keeps_a_name_and_the_other_is_a_finding() -> None:
+def test_first_admitted_file_keeps_a_name_until_it_goes() -> None:
     snapshots = Snapshots(frozenset())
+    late = served("a.py", ["y", "x"], since=2)
 
-    snapshot = publish(snapshots, served("a.py", ["x"], 1, since=2), served("b.py", ["x"], 2))
+    snapshot = publish(snapshots, late, served("b.py", ["x"]))
+    after = publish(snapshots, **{"b.py": None})
 
     (finding,) = snapshot.findings
-    assert snapshot.served["x"].file == "b.py"
+    assert {name: s.file for name, s in snapshot.served.items()} == {"x": "b.py", "y": "a.py"}
     assert (finding.rule, finding.severity) == ("duplicate-name", Severity.ERROR)
     assert (finding.path, finding.tool) == ("a.py", "x")
+    assert finding.line == late.reading.tools[1].line > late.reading.tools[0].line
     assert "b.py" in finding.message
-
-
-def test_other_tools_of_a_file_that_lost_a_name_are_served() -> None:
-    snapshots = Snapshots(frozenset())
-
-    snapshot = publish(snapshots, served("a.py", ["x"]), served("b.py", ["x", "y"], since=2))
-
-    assert {name: s.file for name, s in snapshot.served.items()} == {"x": "a.py", "y": "b.py"}
-
-
-def test_next_file_takes_a_name_over_when_its_owner_goes() -> None:
-    snapshots = Snapshots(frozenset())
-    publish(snapshots, served("a.py", ["x"]), served("b.py", ["x"], since=2))
-
-    snapshot = publish(snapshots, **{"a.py": None})
-
-    assert snapshot.served["x"].file == "b.py"
-    assert snapshot.findings == ()
+    assert after.served["x"].file == "a.py"
+    assert after.findings == ()
 
 
 def test_name_of_our_own_is_never_taken() -> None:
@@ -134,15 +121,3 @@ def test_digest_names_the_content_whatever_the_number() -> None:
     assert again.digest == other.digest
     assert again.number == 2
     assert changed.digest != other.digest
-
-
-def test_finding_about_a_taken_name_points_at_the_line_of_the_tool() -> None:
-    snapshots = Snapshots(frozenset())
-    line = "\n" * 7
-    late = served("b.py", ["x"], since=2)
-    moved = read(line + tool("x"), "b.py")
-    late = ServedVersion("b.py", FileVersion(moved, late.sources), late.admission)
-
-    snapshot = publish(snapshots, served("a.py", ["x"]), late)
-
-    assert snapshot.findings[0].line == moved.tools[0].line > 7
