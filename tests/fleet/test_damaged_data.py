@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from tables import each_row
 from toolkiln.config import Settings
 from toolkiln.errors import InputError, StoreError
 from toolkiln.fleet import keys
@@ -26,7 +27,7 @@ def call(record: str, **fields: Any) -> Envelope:
     return Envelope(record, record, "greet", arguments=Raw(pack({})), **fields)
 
 
-@pytest.mark.parametrize("key", [b"", b"short", b"x" * 65, b"x" * 1_000_000])
+@each_row("key", [b"", b"short", b"x" * 65, b"x" * 1_000_000])
 async def test_a_damaged_key_of_the_fleet_is_an_error_that_says_what_to_do(
     server: Server, behind: Any, key: bytes
 ) -> None:
@@ -39,10 +40,11 @@ async def test_a_damaged_key_of_the_fleet_is_an_error_that_says_what_to_do(
     assert "fleet_key" in (refused.value.hint or "")
 
 
-@pytest.mark.parametrize("upto", ["x", "", "1-x", "9" * 10_000 + "-1"])
+@each_row("upto", ["x", "", "1-x", "9" * 10_000 + "-1"])
 async def test_a_worker_continues_with_a_damaged_lives_key(
     server: Server, behind: Any, upto: str
 ) -> None:
+    behind.flushall()
     behind.hset(keys.lives("default"), mapping={"run": "x", "upto": upto})
 
     async with desk(server.url) as own:

@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import redis
+from msgspec.structs import replace as replace_fields
 from redis.exceptions import AuthenticationError
 from redis.exceptions import NoPermissionError as REFUSED
 
+from tables import each_row
 from toolkiln import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import StoreError
@@ -41,6 +42,7 @@ from .users import (
     be_ada,
     guarded_server,
     guarded_worker,
+    looker,
     refusals,
     url,
     users_file,
@@ -151,7 +153,8 @@ async def test_a_client_can_neither_read_nor_write_the_replies_of_another(
 ) -> None:
     async with Kiln.connect(url(guarded, "web"), settings=settings) as kiln:
         await kiln.call("echo", {"text": "secret"})
-        stream = streams_of_web(guarded)[-1]
+        with closing(looker(guarded)) as behind:
+            stream: Any = list(behind.keys("toolkiln:replies:web:*"))[-1]
 
         with closing(client(guarded, "other")) as other:
             for attempt in (
@@ -183,7 +186,7 @@ async def test_a_client_cannot_forge_the_remembered_result_of_another(
         signed = hget(guarded, record, "reply")
         name = record.rpartition(":")[2]
         unsigned = forged_reply(name, "forged")
-        (own_signature,) = self_signed(name, "forged")
+        own_signature = self_signed(name, "forged")
         told = []
         for attempt in (unsigned, own_signature, signed.replace(b"true", b"lies"), signed):
             with closing(client(guarded, "other")) as other:
@@ -257,9 +260,7 @@ async def test_a_client_cannot_publish_a_tool_that_others_believe(
     forged = Kiln(tmp_path / "tools", settings=Settings(state=tmp_path / "s", dev=True))
     served = forged.catalog.snapshot.served["echo"]
     entry = write_entry(key, "default", served, served.read.tool("echo"), Grant())
-    with closing(client(guarded, "worker")) as looker:
-        before = looker.hget(keys.CATALOG_NAMES, "echo")
-    assert isinstance(before, bytes)
+    before = hget(guarded, keys.CATALOG_NAMES, "echo")
 
     for command in (
         ("SET", keys.entry(digest_of(entry)), entry),
@@ -271,9 +272,9 @@ async def test_a_client_cannot_publish_a_tool_that_others_believe(
     await pipe.close()
     async with Kiln.connect(url(guarded, "web"), settings=settings) as kiln:
         listed = {name: spec.description for name, spec in kiln.services.registry.specs.items()}
-    with closing(client(guarded, "worker")) as looker:
-        after = looker.hget(keys.CATALOG_NAMES, "echo")
-        looker.hset(keys.CATALOG_NAMES, "echo", before)
+    after = hget(guarded, keys.CATALOG_NAMES, "echo")
+    with closing(looker(guarded)) as behind:
+        behind.hset(keys.CATALOG_NAMES, "echo", before)
 
     assert "Obey me" not in listed.get("echo", "")
     if users_file().name == "users.acl":
@@ -282,35 +283,28 @@ async def test_a_client_cannot_publish_a_tool_that_others_believe(
 
 
 def records_with_reply(server: Server) -> list[str]:
-    with closing(server.client(username="looker", password="")) as looker:
-        found = [key.decode() for key in looker.scan_iter("toolkiln:call:*")]
-        return [key for key in found if looker.hget(key, "reply")]
+    with closing(looker(server)) as behind:
+        found = [key.decode() for key in behind.scan_iter("toolkiln:call:*")]
+        return [key for key in found if behind.hget(key, "reply")]
 
 
 def hget(server: Server, key: str, name: str) -> bytes:
-    with closing(server.client(username="looker", password="")) as looker:
-        value = looker.hget(key, name)
+    with closing(looker(server)) as behind:
+        value = behind.hget(key, name)
     assert isinstance(value, bytes)
     return value
 
 
-def self_signed(record: str, value: str) -> list[bytes]:
+def self_signed(record: str, value: str) -> bytes:
     """A forged reply, signed with a key that the attacker made."""
-    reply = wire.reply_from_wire(forged_reply(record, value))
-    reply = msgspec.structs.replace(reply, proof=wire.Proof(b"x", "9999999999999-0"))
-    leaf = leaf_of(wire.signed_part(reply))
+    reply, proof = wire.reply_from_wire(forged_reply(record, value)), wire.Proof(b"x", "9-0")
+    leaf = leaf_of(wire.signed_part(replace_fields(reply, proof=proof)))
     ((signature, path),) = Signer(generate_worker_keys()[0]).sign_all([leaf])
-    proof = wire.Proof(b"x", "9999999999999-0", signature, path)
-    return [wire.reply_to_wire(msgspec.structs.replace(reply, proof=proof))]
+    signed = wire.Proof(b"x", "9-0", signature, path)
+    return wire.reply_to_wire(replace_fields(reply, proof=signed))
 
 
-def streams_of_web(server: Server) -> list[Any]:
-    with closing(server.client(username="looker", password="")) as looker:
-        return list(looker.keys("toolkiln:replies:web:*"))
-
-
-@pytest.mark.parametrize("user", ["worker", "web"])
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "KEYS *",
@@ -331,28 +325,27 @@ def streams_of_web(server: Server) -> list[Any]:
         "PUBLISH channel x",
     ],
 )
-def test_no_user_may_do_more(guarded: Server, user: str, command: str) -> None:
-    # Redis 7 lets nobody at all DEBUG, and says so before it looks at who asks.
-    refused = pytest.raises(redis.ResponseError, match=r"no permissions|DEBUG command not")
-    with closing(client(guarded, user)) as one, refused:
-        one.execute_command(*command.split())  # type: ignore[no-untyped-call]
+def test_no_user_may_do_more(guarded: Server, command: str) -> None:
+    for user in ("worker", "web"):
+        # Redis 7 lets nobody at all DEBUG, and says so before it looks at who asks.
+        refused = pytest.raises(redis.ResponseError, match=r"no permissions|DEBUG command not")
+        with closing(client(guarded, user)) as one, refused:
+            one.execute_command(*command.split())  # type: ignore[no-untyped-call]
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        keys.FLEET_KEY,
-        keys.PUBLISHERS,
-        keys.POOLS,
-        keys.publisher("default", "x"),
-        keys.dead("default"),
-        keys.sweeper("default"),
-        keys.worker("x"),
-    ],
-)
-def test_a_client_may_not_touch_what_is_the_workers(guarded: Server, key: str) -> None:
-    with closing(client(guarded, "web")) as web, pytest.raises(REFUSED):
-        web.delete(key)
+def test_a_client_may_not_touch_what_is_the_workers(guarded: Server) -> None:
+    with closing(client(guarded, "web")) as web:
+        for key in (
+            keys.FLEET_KEY,
+            keys.PUBLISHERS,
+            keys.POOLS,
+            keys.publisher("default", "x"),
+            keys.dead("default"),
+            keys.sweeper("default"),
+            keys.worker("x"),
+        ):
+            with pytest.raises(REFUSED):
+                web.delete(key)
 
 
 def test_anonymous_connections_are_refused(guarded: Server) -> None:

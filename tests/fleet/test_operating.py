@@ -2,13 +2,14 @@
 
 import asyncio
 import json
-from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import Raw
 from typer.testing import CliRunner
 
+from tables import each_row
 from toolkiln.config import Settings
 from toolkiln.errors import InputError, StoreError
 from toolkiln.fleet import keys
@@ -60,75 +61,49 @@ async def run(server: Server, *arguments: str) -> str:
     return done.output
 
 
-# How it stands
-
-
-async def test_an_empty_fleet_can_be_looked_at(operator: RedisFleetAdmin) -> None:
-    state = await operator.state()
-
-    assert (state.pools, state.workers, state.tools) == ((), (), 0)
+# Status
 
 
 async def test_a_fleet_is_its_workers_and_what_waits(
     operator: RedisFleetAdmin, queue: Queue, pipe: RedisPipe
 ) -> None:
+    empty = await operator.state()
     await register(pipe, "b", version="0.1.0", host="here", pid=7)
     await register(pipe, "a", state="draining")
     await queue.enqueue(CALL)
     await queue.read("a.1", 1, 10)
     await queue.enqueue(KEPT)
+    await pipe.command("SADD", keys.POOLS, "gpu", "empty")  # pools without workers
+    await Queue(pipe, "gpu").enqueue(Envelope("3", "three", "greet"))
 
     state = await operator.state()
 
+    assert (empty.pools, empty.workers, empty.tools) == ((), (), 0)
     assert [(one.name, one.state) for one in state.workers] == [("a", "draining"), ("b", "running")]
     assert (state.workers[1].host, state.workers[1].pid) == ("here", 7)
-    (pool,) = state.pools
-    assert (pool.name, pool.waiting, pool.running, pool.dead) == ("default", 1, 1, 0)
+    found = [(one.name, one.waiting, one.running, one.dead) for one in state.pools]
+    assert found == [("default", 1, 1, 0), ("gpu", 1, 0, 0)]
+    assert state.pools[1].oldest >= 0
 
 
-async def test_calls_of_a_pool_without_workers_are_seen(
-    operator: RedisFleetAdmin, pipe: RedisPipe
-) -> None:
-    await pipe.command("SADD", keys.POOLS, "gpu", "empty")
-    await Queue(pipe, "gpu").enqueue(CALL)
-
-    state = await operator.state()
-
-    assert [(pool.name, pool.waiting) for pool in state.pools] == [("gpu", 1)]
-    assert state.pools[0].oldest >= 0
-
-
-async def test_a_description_that_makes_no_sense_is_shown_all_the_same(
-    operator: RedisFleetAdmin, pipe: RedisPipe
-) -> None:
-    await register(pipe, "odd\n", slots="many", running="-1", pool=b"\xff")  # type: ignore[arg-type]
-
-    (worker,) = (await operator.state()).workers
-
-    assert (worker.slots, worker.running, worker.pool) == (0, 0, "\\xff")
-
-
-async def test_the_status_is_readable_at_a_glance(
-    server: Server, queue: Queue, pipe: RedisPipe
+async def test_the_status_is_readable_at_a_glance_or_json(
+    server: Server, queue: Queue, pipe: RedisPipe, tmp_path: Path
 ) -> None:
     await register(pipe, "vm-1", version="0.1.0", host="vm", pid=7)
     await queue.enqueue(CALL)
 
     lines = (await run(server, "status")).splitlines()
+    said = json.loads(await run(server, "status", "--json"))
+    async with Kiln(settings=Settings(state=tmp_path, redis=server.url)) as kiln:
+        answer = await kiln.run_operation(system.show_fleet, Nothing())
 
     assert lines[0].startswith(f"{server.url}/0: Redis ")
     assert lines[2].split()[:5] == ["pool", "workers", "slots", "running", "waiting"]
     assert lines[3].split()[:5] == ["default", "1", "4", "0", "1"]
     assert lines[6].split()[:6] == ["vm-1", "default", "running", "1", "of", "4"]
-
-
-async def test_the_status_is_json_on_request(server: Server, pipe: RedisPipe) -> None:
-    await register(pipe, "vm-1")
-
-    said = json.loads(await run(server, "status", "--json"))
-
-    assert said["workers"][0]["name"] == "vm-1"
-    assert said["pools"][0]["waiting"] == 0
+    assert (said["workers"][0]["name"], said["pools"][0]["waiting"]) == ("vm-1", 1)
+    assert answer.state is not None
+    assert [(one.name, one.host) for one in answer.state.workers] == [("vm-1", "vm")]
 
 
 # Asking workers
@@ -139,13 +114,16 @@ async def asked(pipe: RedisPipe, pool: str = "default") -> list[list[bytes]]:
 
 
 async def test_one_worker_is_asked_to_leave(operator: RedisFleetAdmin, pipe: RedisPipe) -> None:
-    await register(pipe, "a", pool="gpu")
+    await register(pipe, "vm-17", pool="gpu")
     await register(pipe, "b")
 
-    found = await operator.drain(worker="a")
+    with pytest.raises(InputError) as caught:
+        await operator.drain(worker="vm-71")
+    found = await operator.drain(worker="vm-17")
 
-    assert [one.name for one in found] == ["a"]
-    assert await asked(pipe, "gpu") == [[b"ask", b"drain", b"of", b"a"]]
+    assert "vm-17" in str(caught.value.hint)
+    assert [one.name for one in found] == ["vm-17"]
+    assert await asked(pipe, "gpu") == [[b"ask", b"drain", b"of", b"vm-17"]]
     assert await asked(pipe) == []
 
 
@@ -159,24 +137,21 @@ async def test_all_workers_of_a_pool_are_asked_at_once(server: Server, pipe: Red
     assert await asked(pipe) == [[b"ask", b"drain", b"of", b""]]
 
 
-async def test_a_worker_that_is_not_there_is_not_asked(
-    operator: RedisFleetAdmin, pipe: RedisPipe
-) -> None:
-    await register(pipe, "vm-17")
-
-    with pytest.raises(InputError) as caught:
-        await operator.drain(worker="vm-71")
-
-    assert "vm-17" in str(caught.value.hint)
-    assert await asked(pipe) == []
-
-
-@pytest.mark.parametrize("arguments", [[], ["a", "--pool", "b"]])
-def test_whom_to_drain_has_to_be_said(server: Server, arguments: list[str]) -> None:
-    done = CliRunner().invoke(app, ["fleet", "drain", *arguments, "--redis", server.url])
+@each_row(
+    "command, says",
+    [
+        ("drain", "name either one worker or a pool to drain"),
+        ("drain a --pool b", "name either one worker or a pool to drain"),
+        ("dead-letters drop", "`toolkiln fleet dead-letters list` lists them"),
+        ("dead-letters drop 1-1 --all", "`toolkiln fleet dead-letters list` lists them"),
+        ("dead-letters drop 1-1", "`toolkiln fleet dead-letters list` lists them"),
+    ],
+)
+def test_a_command_has_to_name_what_it_is_about(server: Server, command: str, says: str) -> None:
+    done = CliRunner().invoke(app, ["fleet", *command.split(), "--redis", server.url])
 
     assert done.exit_code == 2
-    assert "name either one worker or a pool to drain" in done.output
+    assert says in done.output
 
 
 async def test_a_reload_is_announced_to_all(server: Server, pipe: RedisPipe) -> None:
@@ -188,13 +163,22 @@ async def test_a_reload_is_announced_to_all(server: Server, pipe: RedisPipe) -> 
     assert fields == [b"kind", b"config"]
 
 
-def test_without_a_redis_there_is_no_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_redis_that_answers_there_is_no_fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("TOOLKILN_REDIS", raising=False)
 
-    done = CliRunner().invoke(app, ["fleet", "status"])
+    absent = CliRunner().invoke(app, ["fleet", "status"])
+    command = ["fleet", "status", "--redis", "redis://127.0.0.1:1"]
+    unreachable = await asyncio.to_thread(CliRunner().invoke, app, command)
+    async with Kiln(settings=Settings(state=tmp_path, fleet="redis://127.0.0.1:1")) as kiln:
+        with pytest.raises(StoreError):
+            await kiln.run_operation(system.show_fleet, Nothing())
 
-    assert done.exit_code == 2
-    assert "--redis redis://HOST:PORT" in done.output
+    assert absent.exit_code == 2
+    assert "--redis redis://HOST:PORT" in absent.output
+    assert unreachable.exit_code == 3
+    assert unreachable.output.startswith("error: redis://127.0.0.1:1/0 failed")
 
 
 # Dead letters
@@ -224,7 +208,7 @@ async def test_a_letter_that_cannot_be_read_is_listed_and_dropped_but_not_tried(
 
 
 async def test_a_retried_dead_letter_runs_and_its_caller_gets_no_second_reply(
-    operator: RedisFleetAdmin, queue: Queue, pipe: RedisPipe
+    operator: RedisFleetAdmin, queue: Queue, pipe: RedisPipe, behind: Any
 ) -> None:
     await bury(queue)
     (letter,) = await operator.dead_letters()
@@ -236,8 +220,10 @@ async def test_a_retried_dead_letter_runs_and_its_caller_gets_no_second_reply(
     assert (delivery.tries, delivery.deadline_ms) == (0, None)
     assert await queue.finish(Ending(delivery, "result", b"hello"))
     assert await operator.dead_letters() == []
-    replies = await pipe.command("XLEN", keys.replies("ann"))
-    assert replies == 1  # that it was given up
+    assert behind.xlen(keys.replies("ann")) == 1  # that it was given up
+    lasting = [key for key in behind.scan_iter() if behind.ttl(key) == -1]
+    lasting.remove(keys.lives("default").encode())
+    assert all(behind.type(key) == b"stream" and behind.xlen(key) == 0 for key in lasting)
 
 
 async def test_the_result_of_another_try_is_remembered_for_its_id(
@@ -284,58 +270,3 @@ async def test_letters_are_tried_or_dropped_by_id_or_all_at_once(
 
     assert await operator.dead_letters() == []
     assert await queue.consumers.depth() == (2, 0)
-
-
-@pytest.mark.parametrize("arguments", [[], ["1-1", "--all"], ["1-1"]])
-def test_which_letters_are_meant_has_to_be_said(server: Server, arguments: list[str]) -> None:
-    command = ["fleet", "dead-letters", "drop", *arguments, "--redis", server.url]
-
-    done = CliRunner().invoke(app, command)
-
-    assert done.exit_code == 2
-    assert "`toolkiln fleet dead-letters list` lists them" in done.output
-
-
-def test_a_server_without_an_answer_is_an_error_without_a_traceback() -> None:
-    done = CliRunner().invoke(app, ["fleet", "status", "--redis", "redis://127.0.0.1:1"])
-
-    assert done.exit_code == 3
-    assert done.output.startswith("error: redis://127.0.0.1:1/0 failed")
-
-
-async def test_nothing_is_left_of_a_letter_that_was_tried_and_ended(
-    operator: RedisFleetAdmin, queue: Queue, server: Server
-) -> None:
-    await bury(queue, Envelope("3", "three", "greet"))
-    (letter,) = await operator.dead_letters()
-    await operator.retry(letter)
-    (delivery,) = await queue.read("worker", 1, 10)
-
-    await queue.finish(Ending(delivery, "result", b"hello"))
-
-    with closing(server.client()) as client:
-        lasting = [key for key in client.scan_iter() if client.ttl(key) == -1]
-        lasting.remove(keys.lives("default").encode())
-        assert all(client.type(key) == b"stream" and client.xlen(key) == 0 for key in lasting)
-
-
-async def test_a_server_returns_the_status_of_its_fleet(
-    server: Server, pipe: RedisPipe, tmp_path: Path
-) -> None:
-    await register(pipe, "w1", version="1.0", host="here", pid=7)
-    given = Settings(state=tmp_path, redis=server.url)
-
-    async with Kiln(settings=given) as kiln:
-        answer = await kiln.run_operation(system.show_fleet, Nothing())
-
-    assert answer.state is not None
-    assert [(one.name, one.slots, one.host) for one in answer.state.workers] == [("w1", 4, "here")]
-    assert [pool.name for pool in answer.state.pools] == ["default"]
-
-
-async def test_an_unreachable_fleet_is_an_error(tmp_path: Path) -> None:
-    given = Settings(state=tmp_path, fleet="redis://127.0.0.1:1")
-
-    async with Kiln(settings=given) as kiln:
-        with pytest.raises(StoreError):
-            await kiln.run_operation(system.show_fleet, Nothing())
