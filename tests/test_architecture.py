@@ -17,7 +17,7 @@ WIDEST = 100
 
 _BELOW_OPERATIONS = {
     "define", "errors", "appearance", "config", "model", "store", "schema", "docs", "search",
-    "spec", "catalog", "runtime", "security", "execution", "sandbox",
+    "spec", "catalog", "frameworks", "runtime", "security", "execution", "sandbox",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "define": set(),
@@ -29,9 +29,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "schema": {"errors", "model"},
     "docs": {"errors", "model"},
     "search": {"errors", "model"},
-    "spec": {"errors", "model", "appearance"},
+    "frameworks": {"define"},
+    "spec": {"errors", "model", "appearance", "frameworks"},
     "catalog": {"errors", "model", "store", "spec", "schema", "docs"},
-    "runtime": {"define"},
+    "runtime": {"define", "frameworks"},
     "security": {"errors", "model", "config", "store", "schema"},
     "execution": {"define", "errors", "model", "schema", "runtime", "security"},
     "sandbox": {"errors", "model", "runtime", "execution"},

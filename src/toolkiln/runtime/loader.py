@@ -12,6 +12,8 @@ import types
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import SourceFileLoader  # `importlib` is slower to import
 
+from toolkiln.frameworks import finder, unavailable
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -104,8 +106,14 @@ def import_file(file: str) -> types.ModuleType:
     sys.modules[dotted] = module
     if stem not in sys.stdlib_module_names:
         sys.modules[stem] = module
-    # Compiled here: the loader would look for cached bytecode, which never exists.
-    exec(compile(loader.get_data(file), file, "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+    finder.install()
+    unavailable.importing = True
+    try:
+        # Compiled here: the loader would look for cached bytecode, which never exists.
+        code = compile(loader.get_data(file), file, "exec", dont_inherit=True)
+        exec(code, module.__dict__)  # noqa: S102
+    finally:
+        unavailable.importing = False
     return module
 
 

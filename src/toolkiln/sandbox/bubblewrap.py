@@ -27,6 +27,8 @@ from tempfile import TemporaryFile
 from toolkiln.errors import BackendError
 
 PACKAGE = Path(__file__).parents[1]
+MOUNTED = ("__init__.py", "define.py", "frameworks", "runtime")
+"""What the sandbox has of this package."""
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _PUBLIC = ("/etc/ld.so.cache", "/etc/ssl/certs")
 """Public data that programs need: the dynamic linker's cache, CA certificates."""
@@ -82,11 +84,13 @@ class Bind:
 
 @cache
 def _compile_runtime() -> None:
-    """Compile the runtime package, because the sandbox cannot write bytecode."""
+    """Compile what the sandbox mounts, because it cannot write bytecode."""
     # Files whose bytecode is current are skipped; a read-only installation is compiled already.
-    for file in ("__init__.py", "define.py"):
-        compileall.compile_file(PACKAGE / file, quiet=2)
-    compileall.compile_dir(PACKAGE / "runtime", maxlevels=0, quiet=2)
+    for name in MOUNTED:
+        if name.endswith(".py"):
+            compileall.compile_file(PACKAGE / name, quiet=2)
+        else:
+            compileall.compile_dir(PACKAGE / name, maxlevels=0, quiet=2)
 
 
 def common_binds(python: Interpreter) -> list[Bind]:
@@ -96,7 +100,7 @@ def common_binds(python: Interpreter) -> list[Bind]:
     binds += [Bind(Path(path), path) for path in _PUBLIC if Path(path).exists()]
     if not python.prefix.is_relative_to("/usr"):
         binds.append(Bind(python.prefix, str(python.prefix)))
-    for name in ("__init__.py", "define.py", "runtime", "__pycache__"):
+    for name in (*MOUNTED, "__pycache__"):
         binds.append(Bind(PACKAGE / name, f"/toolkiln/toolkiln/{name}"))
     binds += [Bind(path, f"/toolkiln/base/{path.name}") for path in base_packages()]
     return binds

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from toolkiln.errors import BackendError
 from toolkiln.execution.executor import Bounds, Workspace
 from toolkiln.sandbox.bubblewrap import (
+    MOUNTED,
     PACKAGE,
     Bind,
     BwrapProcess,
@@ -477,7 +478,7 @@ class ProcessLauncher:
         writable = [str(folder)]
         read = [str(job.version), str(self._python.prefix), "/usr", "/lib", "/lib64", "/bin"]
         read += ["/etc/ld.so.cache", *_DEVICES, *_PROCESS_FILES, str(self._base)]
-        read += [str(PACKAGE / name) for name in ("__init__.py", "define.py", "runtime")]
+        read += [str(PACKAGE / name) for name in MOUNTED]
         read += map(str, base_packages())
         if job.site:
             read.append(str(job.site))

@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolkiln.frameworks.modules import is_provided
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.local_imports import NEVER_HELPERS
 from toolkiln.spec.namespace import Import, Module
@@ -294,6 +295,8 @@ def check_imports(module: Module, requirements: Requirements, findings: Findings
             continue
         if not listed.isdisjoint({_normalised(top), _normalised(distribution or top)}):
             continue
+        if is_provided(dotted) or is_provided(dotted.rpartition(".")[0]):
+            continue  # the sandbox has a stand-in
         if module.loader.helper(module, top, 0) is None:
             reported.add(distribution or top)
             fix = UNKNOWN_DISTRIBUTION

@@ -1,0 +1,70 @@
+"""Import finder of the stand-ins, the last one that Python asks.
+
+A package of the tool's environment and a module beside its file are found before.
+"""
+
+from __future__ import annotations
+
+import sys
+from _frozen_importlib import ModuleSpec  # `importlib` is slower to import
+
+from toolkiln.frameworks.modules import PACKAGES, STAND_INS, is_provided
+from toolkiln.frameworks.unavailable import Unavailable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+
+def install() -> None:
+    """Offer the stand-ins to imports that nothing else can serve."""
+    if StandInFinder not in sys.meta_path:
+        sys.meta_path.append(StandInFinder)
+
+
+class StandInFinder:
+    """Finds and loads stand-ins; it has no instances."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> ModuleSpec | None:
+        """Return the spec of a stand-in, or of any other module of a framework."""
+        if not is_provided(name):
+            return None
+        top = sys.modules.get(name.partition(".")[0])
+        if top is not None and not _is_stand_in(top):
+            return None  # the package itself is installed
+        loader: Any = StandInFinder
+        return ModuleSpec(name, loader, origin="toolkiln", is_package=True)
+
+    @staticmethod
+    def create_module(_: ModuleSpec) -> None:
+        """Leave the creation to Python."""
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        """Copy the names of the stand-in; others are placeholders."""
+        name = module.__name__
+        if name in STAND_INS:
+            stand_in = _imported(f"{__package__}.{STAND_INS[name]}")
+            names = vars(stand_in)
+            vars(module).update({key: names[key] for key in names if not key.startswith("__")})
+
+        def missing(attribute: str) -> Any:
+            if attribute.startswith("__"):
+                raise AttributeError(attribute)
+            dotted = f"{name}.{attribute}"
+            if dotted in STAND_INS or dotted in PACKAGES:
+                return _imported(dotted)
+            return Unavailable(dotted)
+
+        module.__getattr__ = missing  # type: ignore[method-assign]
+
+
+def _is_stand_in(module: ModuleType) -> bool:
+    return getattr(module.__spec__, "loader", None) is StandInFinder
+
+
+def _imported(name: str) -> ModuleType:
+    __import__(name)
+    return sys.modules[name]
