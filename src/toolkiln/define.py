@@ -41,6 +41,10 @@ class ToolError(Exception):
         self.retryable = retryable
 
 
+class ToolDenied(ToolError):
+    """Raised by a tool to report that the caller may not do what they asked for."""
+
+
 class NotAnswered(ToolError):
     """Raised by `Context.ask` if the caller cannot be asked or gave no valid answer."""
 

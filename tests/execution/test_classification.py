@@ -3,17 +3,20 @@
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import each_row
-from toolkiln.define import ToolError, ToolResult
+from toolkiln.define import ToolDenied, ToolError, ToolResult
+from toolkiln.execution.classification import Failure, failure_in, is_refusal
 from toolkiln.execution.executor import ExecutionOutcome, Invocation
 from toolkiln.execution.inline import InlineExecutor
-from toolkiln.execution.outcomes import failure_in, is_refusal
 from toolkiln.model.call import Status
 from toolkiln.model.spec import Dialect, ToolSpec
 from toolkiln.model.tool import ResolvedTool
+
+from .returned_values import DENIED, FAILED, RESULTS
 
 REFUSALS = [
     "Permission denied",
@@ -226,6 +229,31 @@ def test_other_values_are_answers(value: Any) -> None:
     assert failure_in(value) is None
 
 
+def test_the_corpus_of_returns_is_classified_precisely(capsys: pytest.CaptureFixture[str]) -> None:
+    """`docs/calling.md` has these figures."""
+    labelled = [("denied", v) for v in DENIED] + [("failed", v) for v in FAILED]
+    labelled += [("ok", value) for value in RESULTS]
+    found = [(label, _status(failure_in(value)), value) for label, value in labelled]
+    wrong = [row for row in found if row[0] != row[1]]
+
+    with capsys.disabled():
+        print(f"\n{len(found)} labelled returns, {len(wrong)} classified wrongly")
+        for status in ("denied", "failed"):
+            right = sum(label == status == given for label, given, _ in found)
+            precision = right / sum(given == status for _, given, _ in found)
+            recall = right / sum(label == status for label, _, _ in found)
+            print(f"{status}: precision {precision:.3f}, recall {recall:.3f}")
+            assert precision >= 0.98, wrong
+            assert recall >= 0.98, wrong
+    assert len(found) >= 300
+
+
+def _status(failure: Failure | None) -> str:
+    if failure is None:
+        return "ok"
+    return "denied" if failure.refused else "failed"
+
+
 MARKS = {"success", "ok", "status", "error", "isError", "is_error"}
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -326,3 +354,10 @@ def test_a_raised_refusal_is_one_too(text: str, status: Status, code: str) -> No
     assert outcome.error
     assert outcome.error.type == "ToolError"
     assert outcome.error.retryable
+
+
+def test_a_tool_can_deny_in_words_of_its_own() -> None:
+    def fail() -> None:
+        raise ToolDenied("Ask Ada first.")
+
+    assert ends(outcome_of(fail)) == (Status.DENIED, "refused", "Ask Ada first.")

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.execution.conftest import write
 
+from execution.conftest import write
 from toolkiln.config import Settings
 from toolkiln.kiln import Kiln
 

@@ -82,7 +82,11 @@ class Invocation:
         result = await self.nested(tool, arguments)
         if result.error is None:
             return {"value": result.value}
-        return {"error": f"{tool}: {result.error.message}", "retryable": result.error.retryable}
+        return {
+            "error": f"{tool}: {result.error.message}",
+            "retryable": result.error.retryable,
+            "denied": result.status is Status.DENIED,
+        }
 
     async def reply_to_questions(self, questions: Any) -> dict[str, Any]:
         """Ask the caller, and return the reply for the tool."""

@@ -5,160 +5,20 @@ the model.
 """
 
 import errno
-import json
-import re
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 from toolkiln.errors import InputError, ToolkilnError
+from toolkiln.execution.classification import failure_in, is_refusal, reported_failure
 from toolkiln.execution.executor import Bounds, ExecutionOutcome, Invocation
 from toolkiln.model.call import Call, CallError, Result, Status, Timing
 from toolkiln.model.spec import ToolSpec
 from toolkiln.model.tool import ResolvedTool
 from toolkiln.schema.arguments import Problems
 from toolkiln.security.masking import Mask
-
-_MAX_REFUSAL = 300
-_MAX_JSON = 20_000
-"""Characters; longer texts are data."""
-_NO_REASON = "the tool reports a failure"
-_TEXT_FIELDS = ("error", "message", "reason", "detail", "details", "stderr", "output")
-_FAILED = {"error", "failed", "failure"}
-_REFUSED = {"denied", "forbidden", "unauthorized", "unauthorised"}
-_EMPTY: tuple[Any, ...] = (None, "", [], {})
-_ERROR_FIELDS = {
-    "error", "message", "reason", "detail", "details", "code", "error_code", "errorcode",
-    "status_code", "statuscode", "type", "error_type", "hint", "retryable", "traceback",
-    "timestamp", "request_id",
-}  # fmt: skip
-
-
-class Failure(NamedTuple):
-    """A failure that a returned value reports."""
-
-    text: str
-    refused: bool
-
-
-def failure_in(value: Any) -> Failure | None:
-    """Return the failure that a returned value reports; None if it is a result."""
-    if isinstance(value, str):
-        if (parsed := _json_object(value)) is not None:
-            return failure_in(parsed)
-        text = value.strip()
-        refused = (
-            len(value) <= _MAX_REFUSAL
-            and is_refusal(value)
-            and len(_BETWEEN_SENTENCES.findall(text)) < 2  # one sentence, or two
-        )
-        return Failure(text, True) if refused else None
-    if not isinstance(value, dict):
-        return None
-    if value.get("isError") is True or value.get("is_error") is True:
-        return _failure_from("\n".join(_content_texts(value.get("content"))))
-    for flag in ("success", "ok"):
-        if isinstance(is_ok := value.get(flag), bool):
-            return None if is_ok else _failure_from(_text(value), _word(value.get("status")))
-    status = _word(value.get("status"))
-    if status in _FAILED or status in _REFUSED or _is_error_object(value):
-        text = _text(value, "error", "message")
-        return _failure_from(text, status) if text else None
-    return None
-
-
-def is_refusal(text: str) -> bool:
-    """Return whether a text begins with a refusal."""
-    head = text[:_MAX_REFUSAL]
-    return bool(_REFUSAL.match(head) or ("require" in head and _REQUIREMENT.match(head)))
-
-
-def _json_object(text: str) -> dict[str, Any] | None:
-    """Parse a text that is a JSON object; some tools can return text only."""
-    if len(text) > _MAX_JSON or not text[:50].lstrip().startswith("{"):
-        return None
-    try:
-        value: dict[str, Any] = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value
-
-
-def _failure_from(text: str, status: str = "") -> Failure:
-    return Failure(text or _NO_REASON, status in _REFUSED or is_refusal(text))
-
-
-def _word(value: Any) -> str:
-    return value.strip().casefold() if isinstance(value, str) else ""
-
-
-def _text(value: Mapping[str, Any], *names: str) -> str:
-    """Return the first text among some fields; `{"error": {"message": …}}` counts, too."""
-    for name in names or _TEXT_FIELDS:
-        found = value.get(name)
-        if name == "error" and isinstance(found, dict):
-            found = found.get("message")
-        if isinstance(found, str) and found.strip():
-            return found
-    return ""
-
-
-def _is_error_object(value: Mapping[str, Any]) -> bool:
-    """Return whether a value has an error, and otherwise only fields about it."""
-    if not _text(value, "error"):
-        return False
-    return all(_is_error_field(name, content) for name, content in value.items())
-
-
-def _is_error_field(name: str, content: Any) -> bool:
-    if name == "status" and type(content) is int:
-        return content >= 400  # of HTTP
-    return name.casefold() in _ERROR_FIELDS or content in _EMPTY
-
-
-def _content_texts(blocks: Any) -> Iterator[str]:
-    """Yield the texts of MCP content blocks."""
-    for block in blocks if isinstance(blocks, list) else [blocks]:
-        text = block.get("text") if isinstance(block, dict) else block
-        if isinstance(text, str) and text.strip():
-            yield text
-
-
-_BETWEEN_SENTENCES = re.compile(r"[.!?…]+\s+(?=\S)|\n\s*(?=\S)")
-# A word alone may begin a result ("Forbidden City"): what follows it counts.
-_STOP = r"(?=\s*(?:\Z|\n|[.:;!,()\[\]*_`—–|-]))"
-_OR_WHY = r"(?=[\s_]*(?:\Z|\n|[^\w\s])|\s+(?:to|for|by|on|because|as|since|without|unless|due)\b)"
-_NOT_LET = r"not\s+(?:allowed|permitted|authori[sz]ed)\b"
-_DO = r"(?:access|call|change|create|delete|do|execute|modify|perform|read|run|use|view|write)"
-_REFUSAL = re.compile(
-    rf"""
-    (?:\x1b\[[0-9;]*m|<\w{{1,10}}>|[\W_])*(?=[^\W_])
-    (?:(?:error|failed|failure|warning|http|40[13]|i['’]m\s+sorry|sorry|but)\b[\W_]+){{0,4}}
-    (?:
-        (?:permission|access)[\s_-]+(?:(?:is|was|has\s+been)\s+)?denied{_OR_WHY}
-      | access\s+to\s[^\n]{{1,80}}?\s(?:is|was|has\s+been)\s+(?:denied|refused|forbidden)\b
-      | not[\s_-]+authori[sz]ed{_OR_WHY}
-      | (?:unauthori[sz]ed|forbidden){_STOP}
-      | denied\s*[:—–-]
-      | you\s+(?:(?:do\s+not|don['’]t)\s+have|lack)\s+(?!to\b)[^.!?\n]{{0,80}}?
-        \b(?:permissions?|privileges?|rights?|authori[sz]ation)\b
-      | (?:i\s+am|i['’]m)\s+{_NOT_LET}
-      | (?:you\s+are|you['’]re)\s+{_NOT_LET}\s+to\s+{_DO}\b
-      | (?:(?:this|the|that|your)\s+)?(?:action|operation|request|command|call|tool)\s+
-        (?:(?:is|was)\s+)?(?:{_NOT_LET}|(?:denied|forbidden|refused)\b)
-    )
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-_REQUIREMENT = re.compile(
-    r"""
-    [^.!?:\n]{1,100}?\brequires?\s+
-    (?:the\s+(?:[^\s.!?]|[.\s](?=\S)){1,60}?|[A-Z][A-Z0-9_]+)\s+(?:permission|privilege)s?\b
-    """,
-    re.VERBOSE,
-)
 
 _MASKED = (
     "to show the text of exceptions to every caller, set show_exceptions = true in toolkiln.toml "
@@ -234,7 +94,7 @@ def _classify_value(outcome: ExecutionOutcome) -> None:
     """Set the status from a returned value: each dialect has its own way to report failures."""
     value = outcome.value
     if outcome.is_tool_result:
-        failure = None if value["ok"] else _failure_from(value["stderr"] or value["stdout"])
+        failure = None if value["ok"] else reported_failure(value["stderr"] or value["stdout"])
     else:
         failure = failure_in(value)
     if failure is not None:
@@ -271,7 +131,8 @@ def _failure(frame: Mapping[str, Any], spec: ToolSpec, *, reveal: bool) -> tuple
     text = str(frame.get("message"))
     if kind == "tool_error":
         retryable = frame.get("retryable") is True
-        return _reported(text, refused=is_refusal(text), type=name, line=line, retryable=retryable)
+        refused = frame.get("denied") is True or is_refusal(text)
+        return _reported(text, refused=refused, type=name, line=line, retryable=retryable)
     if kind == "bad_settings":
         return Status.FAILED, CallError(
             code="bad_settings",

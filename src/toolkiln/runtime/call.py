@@ -137,6 +137,7 @@ def _error_frame(error: BaseException, file: str) -> Frame:
     if define is not None and isinstance(error, define.ToolError):
         kind = "tool_error"
         frame["retryable"] = getattr(error, "retryable", False) is True
+        frame["denied"] = isinstance(error, define.ToolDenied)
     elif isinstance(error, ArgumentsRejected) or (
         binding and isinstance(error, binding.BindingError)
     ):

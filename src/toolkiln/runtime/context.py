@@ -20,6 +20,7 @@ from toolkiln.define import (
     Roots,
     Sample,
     Sampled,
+    ToolDenied,
     ToolError,
 )
 from toolkiln.runtime.call import MAX_FILE
@@ -127,13 +128,15 @@ class CallContext(Context):
         """Call another tool on the caller's behalf and return its result.
 
         Raises:
+            ToolDenied: the caller may not make the other call, or it was refused.
             ToolError: the other call failed.
         """
         reply = self._request(
             {"op": "call", "tool": _text(tool), "arguments": to_json(arguments).value}
         )
         if "error" in reply:
-            raise ToolError(reply["error"], retryable=bool(reply.get("retryable")))
+            error = ToolDenied if reply.get("denied") else ToolError
+            raise error(reply["error"], retryable=bool(reply.get("retryable")))
         return reply.get("value")
 
     def can_ask(self, kind: type[Question[Any]], /) -> bool:
