@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tables import each_row
 from toolkiln import appearance
-from toolkiln.appearance import color_problem, icon_problem, paint, svg
+from toolkiln.appearance import color_problem, icon_name, icon_problem, paint, svg
 
 DRAWN = {"svg", "path", "circle", "rect", "line", "ellipse", "polyline", "polygon"}
 
@@ -55,16 +55,29 @@ def test_without_a_color_a_drawing_has_that_of_the_text_around_it(color: str | N
 
 
 @each_row(
-    "icon, meant",
+    "icon, name",
     [
+        ("folder-open", "folder-open"),
         ("FolderOpen", "folder-open"),
         ("FolderOpenIcon", "folder-open"),
         ("LucideFolder", "folder"),
+        ("Trash2", "trash-2"),
+        ("Grid2x2", "grid-2x2"),
+        ("FOLDER", None),
+        ("Nonesuch", None),
+    ],
+)
+def test_an_icon_may_be_named_like_its_component(icon: str, name: str | None) -> None:
+    assert icon_name(icon) == name
+    assert (icon_problem(icon) is None) is (name is not None)
+
+
+@each_row(
+    "icon, meant",
+    [
         ("lucide:folder-open", "folder-open"),
         ("folder_open", "folder-open"),
         ("Folder Open", "folder-open"),
-        ("Trash2", "trash-2"),
-        ("Grid2x2", "grid-2x2"),
         ("folder--open", "folder-open"),
         ("FOLDER", "folder"),
     ],

@@ -84,6 +84,9 @@ SELECT alias, svg FROM icon_aliases NATURAL JOIN icons UNION ALL SELECT name, sv
 """
 _TEXT_COLOR = "currentColor"
 _MAX_NAME = 60
+_COMPONENT = re.compile(r"(?:Lucide(?=[A-Z]))?(?P<name>[A-Z][a-z0-9][A-Za-z0-9]{0,50}?)(?:Icon)?")
+FALLBACK_ICON = "wrench"
+"""The icon of tools whose own is unknown."""
 _log = logging.getLogger(__name__)
 
 
@@ -96,10 +99,18 @@ def svg(name: str, color: str | None = None) -> str | None:
     return compact.replace(_TEXT_COLOR, (color and paint(color)) or _TEXT_COLOR)
 
 
-def icon_problem(icon: str) -> str | None:
-    """Return why a string is not the name of an icon, with suggestions; None if it is one."""
+def icon_name(icon: str) -> str | None:
+    """Return the name of an icon as Lucide writes it, if it is known; React writes `FolderOpen`."""
     names = _drawings()
     if icon in names or not names:
+        return icon
+    component = _COMPONENT.fullmatch(icon)
+    return _spellings().get(_plain(component["name"])) if component else None
+
+
+def icon_problem(icon: str) -> str | None:
+    """Return why a string is not the name of an icon, with suggestions; None if it is one."""
+    if icon_name(icon) is not None:
         return None
     problem = f"{quoted(icon)} is not the name of a Lucide icon"
     near = " or ".join(map(repr, _near(icon)))

@@ -137,21 +137,19 @@ def test_a_type_that_only_sounds_like_context_is_not_injected(annotation: str) -
     assert one(source).injected == {}
 
 
-@each_row("name", ["agent_state", "agent_id"])
-@each_row(
-    "form",
-    ["{}", "{}: str", "{}: 'AgentState'", "{}: Any = None", "{}: dict | None = None", "*, {}: int"],
-)
-def test_agent_state_and_agent_id_are_injected_by_name(name: str, form: str) -> None:
-    tool = one(f"from typing import Any\ndef f(x: int, {form.format(name)}): ...")
+@each_row("form", ["{}", "{}: 'AgentState'", "{}: Any = None", "{}: dict | None = None", "*, {}"])
+def test_agent_state_is_injected_by_name(form: str) -> None:
+    tool = one(f"from typing import Any\ndef f(x: int, {form.format('agent_state')}): ...")
 
     assert list(tool.parameters["properties"]) == ["x"]
     assert tool.parameters["required"] == ["x"]
-    assert tool.injected == {name: name}
+    assert tool.injected == {"agent_state": "agent_state"}
 
 
 def test_all_that_is_injected_may_come_together() -> None:
-    tool = one(f"{CONTEXT}def f(agent_state, a: int, ctx: Context, *, agent_id, b: int = 1): ...")
+    tool = one(
+        f"{CONTEXT}def f(agent_state, a: int, ctx: Context, *, agent_id=None, b: int = 1): ..."
+    )
 
     assert list(tool.parameters["properties"]) == ["a", "b"]
     assert tool.injected == {
@@ -175,21 +173,21 @@ def test_what_is_injected_needs_neither_type_nor_description() -> None:
 
 
 DIALECTS = {
-    "decorated": f"{CONTEXT}@tool\ndef f(x: int, ctx: Context, agent_id: str): ...",
-    "constants": f"{CONTEXT}TOOL_NAME = 'f'\ndef run(x: int, ctx: Context, agent_id: str): ...",
+    "decorated": f"{CONTEXT}@tool\ndef f(x: int, ctx: Context, agent_id=None): ...",
+    "constants": f"{CONTEXT}TOOL_NAME = 'f'\ndef run(x: int, ctx: Context, agent_id=None): ...",
     "constants by hand": f"{CONTEXT}TOOL_NAME = 'f'\n"
     "TOOL_PARAMETERS = {'type': 'object', 'properties': {'x': {}}, 'required': ['x']}\n"
-    "def run(x, agent_id, ctx: Context): ...",
+    "def run(x, ctx: Context, agent_id=None): ...",
     "toolkit": f"{CONTEXT}class K:\n    @method_metadata()\n"
-    "    def f(self, x: int, ctx: Context, agent_id: str): ...",
+    "    def f(self, x: int, ctx: Context, agent_id=None): ...",
     "toolkit by hand": f"{CONTEXT}class K:\n"
     "    @openapi_schema({'type': 'object', 'properties': {'x': {}}, 'required': ['x']})\n"
-    "    def f(self, x, ctx: Context, agent_id): ...",
+    "    def f(self, x, ctx: Context, agent_id=None): ...",
     "base tool": f"{CONTEXT}class K(BaseTool):\n"
     "    parameters = {'type': 'object', 'properties': {'x': {}}, 'required': ['x']}\n"
-    "    def execute(self, args, ctx: Context, agent_id): ...",
+    "    def execute(self, args, ctx: Context, agent_id=None): ...",
     "open webui": f"{CONTEXT}class Tools:\n"
-    "    def f(self, x: int, ctx: Context, agent_id: str): ...",
+    "    def f(self, x: int, ctx: Context, agent_id=None): ...",
 }
 
 

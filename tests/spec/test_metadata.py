@@ -116,7 +116,7 @@ def test_a_core_toolkit_differs_from_a_core_method() -> None:
     ],
 )
 def test_an_icon_and_a_color_are_checked_once(source: str) -> None:
-    bad = source.format("icon='FolderOpen', color='ff00zz'")
+    bad = source.format("icon='folder_open', color='ff00zz'")
     good = source.format("icon='folder-open', color='#ff0000'")
 
     (icon,) = findings(bad, "bad-icon")

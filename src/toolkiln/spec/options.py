@@ -152,8 +152,9 @@ class DeclaredOptions:
         return tuple(Capability(text) for text in texts if text in known)
 
     def icon(self, name: str) -> str | None:
-        """Return the name of a Lucide icon."""
-        return self._drawable(name, "bad-icon", appearance.icon_problem)
+        """Return the name of a Lucide icon; a fallback for an unknown one."""
+        icon = self._drawable(name, "bad-icon", appearance.icon_problem)
+        return icon and (appearance.icon_name(icon) or appearance.FALLBACK_ICON)
 
     def color(self, name: str) -> str | None:
         """Return a color."""

@@ -5,6 +5,7 @@ checks.
 """
 
 import ast
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -70,7 +71,7 @@ def _tools(
     path = version_files.path
     module = Module(tree, version_files.name, version_files, source=source)
     nodes = syntax.walk(tree)
-    _replace_surrogates(nodes, source, findings)
+    halves = _replace_surrogates(nodes, source)
     version_files.load_helpers(module, nodes, findings)
     declared = _within_limits(declarations(module, findings), findings)
     requirements = read_requirements(
@@ -100,6 +101,7 @@ def _tools(
     names = frozenset(spec.name for spec in specs)
     for spec in specs:
         file_checks.check_tool(spec, source, names, findings)
+        file_checks.check_halves(spec, halves, findings)
     return specs
 
 
@@ -150,17 +152,21 @@ def _file_patterns(
     return patterns
 
 
-def _replace_surrogates(nodes: Sequence[ast.AST], source: str, findings: Findings) -> None:
-    """Replace escaped lone surrogates, which JSON cannot represent."""
+def _replace_surrogates(nodes: Sequence[ast.AST], source: str) -> dict[str, int]:
+    """Join escaped halves of characters, and replace single ones, which JSON cannot represent.
+
+    Returns the texts with single halves, and their lines.
+    """
+    halves: dict[str, int] = {}
     if not _SURROGATE.search(source):
-        return
+        return halves
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            replaced = node.value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            if replaced != node.value:
-                node.value = replaced
-                message = "the text contains a lone surrogate (half a character)"
-                findings.error("hidden-characters", message, node.lineno, "write both halves")
+            joined = node.value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            if joined.count("\ufffd") > node.value.count("\ufffd"):
+                halves[inspect.cleandoc(joined)] = node.lineno
+            node.value = joined
+    return halves
 
 
 def _without_duplicates(specs: Sequence[ToolSpec], findings: Findings) -> list[ToolSpec]:

@@ -25,7 +25,8 @@ from toolkiln.spec.namespace import (
 )
 from toolkiln.spec.syntax import parameters
 
-_INJECTED_NAMES = {"agent_state", "agent_id"}
+_INJECTED_NAMES = {"ctx": "context", "agent_state": "agent_state"}
+"""What the runtime injects by the name of a parameter, unless its type is one of JSON."""
 
 
 class ToolSignature(NamedTuple):
@@ -60,7 +61,7 @@ def read_signature(
     has_self = is_method and bool(function.args.posonlyargs or function.args.args)
     for parameter, default in parameters(function.args)[has_self:]:
         name = parameter.arg
-        source = _injected(reader, parameter, scope, dunder_injected=dunder_injected)
+        source = _injected(reader, parameter, default, scope, dunder_injected=dunder_injected)
         if source:
             injected[name] = source
             continue
@@ -165,20 +166,26 @@ def _unpacked(node: ast.expr | None, scope: NameScope, reader: TypeReader) -> Js
 
 
 def _injected(
-    reader: TypeReader, parameter: ast.arg, scope: NameScope, *, dunder_injected: bool
+    reader: TypeReader,
+    parameter: ast.arg,
+    default: ast.expr | None,
+    scope: NameScope,
+    *,
+    dunder_injected: bool,
 ) -> str | None:
     """Return what the runtime injects for a parameter, or None if the caller passes it."""
-    name = parameter.arg
-    if name in _INJECTED_NAMES:
-        return name
+    name, annotation = parameter.arg, parameter.annotation
     if dunder_injected and name.startswith("__") and name.endswith("__"):
         return name
-    annotation = parameter.annotation
+    if name == "agent_id":  # without an agent it is None, which the tool has to expect
+        expects_none = isinstance(default, ast.Constant) and default.value is None
+        return name if expects_none else None
+    source = _INJECTED_NAMES.get(name)
     if annotation is None:
-        return "context" if name == "ctx" else None
+        return source
     if "Context" in scope.module.source and _is_context(annotation, scope):
         return "context"
-    return "context" if name == "ctx" and _is_unspecific(reader, annotation, scope) else None
+    return source if source and _is_unspecific(reader, annotation, scope) else None
 
 
 def _is_unspecific(reader: TypeReader, node: ast.expr, scope: NameScope) -> bool:

@@ -81,6 +81,19 @@ def check_tool(spec: ToolSpec, source: str, names: Set[str], findings: Findings)
             _report_remark(remark, spec, _line_of(text, source) or spec.line, findings)
 
 
+def check_halves(spec: ToolSpec, halves: Mapping[str, int], findings: Findings) -> None:
+    """Report texts with half of a character, if a model reads them."""
+    if not halves:
+        return
+    texts = "\n".join(_visible_texts(spec))
+    for half, line in halves.items():
+        lines = (part.strip() for part in half.splitlines() if "\ufffd" in part)
+        if any(part in texts for part in lines):
+            message = "the text contains a lone surrogate (half a character)"
+            fix = "write both halves"
+            findings.error("hidden-characters", message, line, fix, tool=spec.name)
+
+
 def check_names(specs: Sequence[ToolSpec], findings: Findings) -> None:
     """Report tools with names that people and models may confuse."""
     similar = _by_look_alike_key(spec.name for spec in specs)

@@ -100,7 +100,8 @@ _ENGLISH = (
         r"""</?\s*(?:important|system|instructions?|critical|assistant|developer|admin
             |(?:system|hidden|secret)[-_\s]?(?:prompt|message|instructions?|reminder)
             |function_calls?|tool_(?:call|result|use)s?)\s*(?:\s[^<>]{0,80})?/?>
-        |<\|[a-z_]{2,30}\|>|\[/?inst\]|<</?sys>>|\[/system\]|\[\s*system\s+(?:message|prompt)\s*\]""",
+        |<\|[a-z_]{2,30}\|>|\[/inst\]|(?:\A|\n)\s*\[inst\]|\[inst\]\s*<<sys>>|<</?sys>>|\[/system\]
+        |\[\s*system\s+(?:message|prompt)\s*\]""",
     ),
     _pattern(
         "impersonates a role of the conversation",
