@@ -1,5 +1,7 @@
 """What real files contain and no finding is about."""
 
+import re
+
 from reading import one, rules
 
 from tables import each_row
@@ -74,3 +76,30 @@ def test_icons_in_the_spelling_of_react_are_known_and_unknown_ones_get_a_fallbac
     assert "bad-icon" not in rules(source.format("FolderOpen"))
     assert one(source.format("Nonesuch")).icon == "wrench"
     assert "bad-icon" in rules(source.format("Nonesuch"))
+
+
+@each_row(
+    "source, offered",
+    [
+        ("__all__ = ['f']\ndef f(): ...\ndef g(x: int):\n    'Do.'", {"f"}),
+        ("__all__ = ('f', 'K')\ndef f(): ...\ndef parse_args(): ...\nclass K: ...", {"f"}),
+        ("__all__ = ['main']\ndef main(): ...\ndef g(): ...", {"main"}),
+        ("__all__ = ['K']\nclass K: ...\ndef f(): ...", {"f"}),
+        ("__all__ = names()\ndef f(): ...", {"f"}),
+        ("def f(x: int): ...\ndef g(x): ...", {"f"}),
+        ("def f() -> int: ...\ndef g(): ...", {"f"}),
+        ("def f(x):\n    'Do.'\ndef g(x): ...", {"f"}),
+        ("def f(x): ...\ndef g(x): ...", {"f", "g"}),
+        ("def f(): ...\ndef main(): ...\ndef parse_args(argv: list[str]):\n    'Parse.'", {"f"}),
+        ("def f(): ...\ndef setup_logging(level: str): ...\ndef build_parser(): ...", {"f"}),
+        ("def setup(): ...\ndef cli(): ...\ndef _f(): ...", set()),
+    ],
+)
+def test_a_file_without_marks_offers_what_it_exports_or_describes(
+    source: str, offered: set[str]
+) -> None:
+    reading = read(source, "<memory>")
+
+    assert {tool.name for tool in reading.tools} == offered
+    left_out = {f.message.split("'")[1] for f in reading.findings if f.rule == "not-offered"}
+    assert left_out == {n for n in set(re.findall(r"def (\w+)", source)) - offered if n[0] != "_"}

@@ -21,5 +21,5 @@ def declarations(module: Module, findings: Findings) -> list[Declaration]:
     ]
     incomplete = functions.has_constants(module) or classes.has_base_tools(module)
     if not declared and not incomplete:
-        declared = list(functions.plain_functions(module))
+        declared = list(functions.plain_functions(module, findings))
     return sorted(declared, key=lambda declaration: declaration.line)

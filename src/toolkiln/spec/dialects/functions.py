@@ -1,6 +1,7 @@
 """Functions as tools: plain, decorated with `@tool` and the like, or `run` with constants."""
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -28,6 +29,11 @@ _ROLES = {role.value: role for role in Role}
 """By decorator name."""
 _NO_TOOL = {"overload", "fixture", "contextmanager", "asynccontextmanager", "singledispatch"}
 """Decorators of plain functions that are not tools."""
+_PROGRAM_HELPER = re.compile(
+    r"main|cli|usage|print_help|setup(?:_\w+)?|(?:configure|init)_logging|(?:\w+_)?parse_(?:args|arguments)"
+    r"|(?:get|make|build|create)_(?:arg_|argument_)?parser"
+)
+"""Names of functions that a file has because it is also a program."""
 
 
 def decorated_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
@@ -46,22 +52,57 @@ def decorated_tools(module: Module, findings: Findings) -> Iterator[Declaration]
                 findings.error("misplaced-mark", message, method.lineno, fix, tool=method.name)
 
 
-def plain_functions(module: Module) -> Iterator[Declaration]:
-    """Yield the public functions of a file; of several with the same name, the last one."""
+def plain_functions(module: Module, findings: Findings) -> Iterator[Declaration]:
+    """Yield the public functions of a file; of several with the same name, the last one.
+
+    `__all__` decides which ones, and otherwise whether they have type hints or a docstring.
+    """
     scope = NameScope(module)
-    for function in module.functions:
+    functions = [
+        function
+        for function in module.functions
+        if not function.name.startswith("_")
+        and module.bindings.get(function.name) is function
+        and not any(decorator.name in _NO_TOOL for decorator in decorators(function, scope))
+    ]
+    exported = _exported(module)
+    has_described = any(
+        _is_described(function)
+        for function in functions
+        if not _PROGRAM_HELPER.fullmatch(function.name)
+    )
+    for function in functions:
         name = function.name
-        if name.startswith("_") or name == "main" or module.bindings.get(name) is not function:
-            continue
-        if any(decorator.name in _NO_TOOL for decorator in decorators(function, scope)):
-            continue
-        yield Declaration(
-            dialect=Dialect.FUNCTION,
-            name=name,
-            entry=name,
-            scope=scope,
-            function=function,
-        )
+        reason = None
+        if exported is not None:
+            reason = None if name in exported else "__all__ does not list it"
+        elif _PROGRAM_HELPER.fullmatch(name):
+            reason = "its name is that of a helper of a program"
+        elif has_described and not _is_described(function):
+            reason = "it has neither type hints nor a docstring, unlike others of this file"
+        if reason is None:
+            yield Declaration(
+                dialect=Dialect.FUNCTION, name=name, entry=name, scope=scope, function=function
+            )
+        else:
+            fix = "if it is a tool, mark it with @tool; if not, start its name with an underscore"
+            findings.note("not-offered", f"{name!r} is not a tool: {reason}", function.lineno, fix)
+
+
+def _exported(module: Module) -> frozenset[str] | None:
+    """Return the functions in `__all__`; None if it has none, or is only known at run time."""
+    exported = module.bindings.get("__all__")
+    if not isinstance(exported, Assignment):
+        return None
+    names = try_evaluate(exported.value, NameScope(module), default=())
+    functions = {function.name for function in module.functions}
+    return functions.intersection(names) or None if isinstance(names, list | tuple) else None
+
+
+def _is_described(function: Function) -> bool:
+    """Return whether a function has type hints or a docstring."""
+    hinted = (parameter.annotation for parameter, _ in syntax.parameters(function.args))
+    return bool(docstring(function)) or function.returns is not None or any(hinted)
 
 
 def _decorated(
