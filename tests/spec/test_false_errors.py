@@ -103,3 +103,27 @@ def test_a_file_without_marks_offers_what_it_exports_or_describes(
     assert {tool.name for tool in reading.tools} == offered
     left_out = {f.message.split("'")[1] for f in reading.findings if f.rule == "not-offered"}
     assert left_out == {n for n in set(re.findall(r"def (\w+)", source)) - offered if n[0] != "_"}
+
+
+@each_row("field", [":param a: The a.", "@param a: The a.", ":param int a: The a.", "a: The a."])
+def test_a_field_under_args_describes_its_parameter(field: str) -> None:
+    source = f'def f(a: int, b: int = 1):\n    """Do it.\n\n    Args:\n        {field}\n    """\n'
+
+    assert one(source).parameters["properties"]["a"]["description"] == "The a."
+
+
+def test_a_documented_parameter_that_does_not_exist_is_a_finding() -> None:
+    source = '''
+def f(first: int, *rest: int) -> int:
+    """Add.
+
+    Args:
+        frist: The first number.
+        *rest: The others.
+    """
+'''
+    (finding,) = (f for f in read(source, "<memory>").findings if f.rule == "unknown-parameter")
+
+    assert "'frist'" in finding.message
+    assert finding.fix == "did you mean 'first' or 'rest'?"
+    assert "unknown-parameter" not in rules(source.replace("first: int", "**frist: int"))

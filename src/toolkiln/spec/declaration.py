@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolkiln.errors import nearest_hint
 from toolkiln.model.base import JsonSchema
 from toolkiln.model.spec import (
     Capability,
@@ -16,6 +17,7 @@ from toolkiln.model.spec import (
     Documentation,
     Hints,
     Limits,
+    ParameterDoc,
     Permissions,
     Role,
     Toolkit,
@@ -216,6 +218,8 @@ def _schemas(
     )
     returns, notes = read_returns(file.results, function, declaration.scope)
     _report_notes(notes, declaration, findings)
+    if declaration.whole_arguments is None and not signature.accepts_any_name:
+        _report_unknown(parameters, signature, declaration, findings)
     declared = declaration.parameters
     if declared is None:
         _report_notes(signature.notes, declaration, findings)
@@ -264,6 +268,27 @@ def _report_parameters(signature: ToolSignature, tool: str, findings: Findings) 
         message = f"parameter {name!r} has no description"
         fix = f"add `{name}: …` under `Args:` in the docstring"
         findings.warn("undescribed-parameter", message, line, fix, tool=tool)
+
+
+def _report_unknown(
+    documented: tuple[ParameterDoc, ...],
+    signature: ToolSignature,
+    declaration: Declaration,
+    findings: Findings,
+) -> None:
+    """Report parameters that only the docstring has."""
+    if not documented:
+        return
+    arguments = declaration.function.args
+    variadic = [argument for argument in (arguments.vararg, arguments.kwarg) if argument]
+    own = [parameter.arg for parameter, _ in syntax.parameters(arguments)]
+    known = {*own, *(argument.arg for argument in variadic), *signature.schema["properties"]}
+    for item in documented:
+        if item.name.lstrip("*") not in known:
+            message = f"the docstring describes {item.name!r}, which is not a parameter"
+            fix = nearest_hint(item.name, known) or "remove it, or correct its name"
+            line, tool = declaration.line, declaration.name
+            findings.warn("unknown-parameter", message, line, fix, tool=tool)
 
 
 def _mismatches(declared: JsonSchema, signature: ToolSignature) -> Iterator[str]:

@@ -15,12 +15,13 @@ _EMPTY_LINES = re.compile(r"\s*\n")
 _VARIABLE = r"(?:\\?\*){0,2}`?[^\W\d]\w*`?\*{0,2}"
 _BULLET = r"(?:[-*+•][ ]+)?"
 _DASH = r"[ ]+(?:--?|–|—)[ ]+"
+_FIELD = r"(?:[:@](?:param|parameter|arg|argument|key|keyword)[ ]+(?:[^\s:]+[ ]+)?)?"
 _PARAMETER = rf"""
-    {_BULLET}(?P<names>{_VARIABLE}(?:[ ]*,[ ]*{_VARIABLE})*)
+    {_BULLET}{_FIELD}(?P<names>{_VARIABLE}(?:[ ]*,[ ]*{_VARIABLE})*)
     (?:[ ]*\(.*?\)(?=[ ]*(?:$|:|[-–—])))?
     (?:[ ]*:(?!/)[ ]*|{_DASH}"""
 _PARAMETER_ITEM = re.compile(rf"{_PARAMETER})", re.VERBOSE)
-"""`amount (float): …`, `*args: …`, `x, y: …`, `- name - …`."""
+"""`amount (float): …`, `*args: …`, `x, y: …`, `- name - …`, `:param x: …`."""
 _NUMPY_ITEM = re.compile(rf"{_PARAMETER}|[ ]*$)", re.VERBOSE)
 """The same, but the text after a name is its type and may be missing: `x, y : int`."""
 _EXCEPTION_ITEM = re.compile(
