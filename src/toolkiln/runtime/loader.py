@@ -10,7 +10,10 @@ import os
 import sys
 import types
 from _frozen_importlib import ModuleSpec
-from _frozen_importlib_external import SourceFileLoader  # `importlib` is slower to import
+from _frozen_importlib_external import (  # `importlib` is slower to import
+    PathFinder,
+    SourceFileLoader,
+)
 
 from toolkiln.frameworks import finder, unavailable
 
@@ -104,7 +107,11 @@ def import_file(file: str) -> types.ModuleType:
     module.__file__, module.__loader__, module.__package__ = file, loader, _PACKAGE
     module.__spec__ = ModuleSpec(dotted, loader, origin=file)
     sys.modules[dotted] = module
-    if stem not in sys.stdlib_module_names:
+    if _is_installed(stem, folder):
+        # The file is named after a package that it requires, which it means by that name.
+        sys.path.remove(folder)
+        sys.path.append(folder)
+    elif stem not in sys.stdlib_module_names:
         sys.modules[stem] = module
     finder.install()
     unavailable.importing = True
@@ -115,6 +122,13 @@ def import_file(file: str) -> types.ModuleType:
     finally:
         unavailable.importing = False
     return module
+
+
+def _is_installed(name: str, folder: str) -> bool:
+    """Return whether a module is found outside the tool's folder."""
+    elsewhere = [entry for entry in sys.path if entry != folder]
+    found = PathFinder.find_spec(name, elsewhere)
+    return found is not None and found.loader is not None
 
 
 class EntryPoint:

@@ -10,7 +10,7 @@ import ast
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from toolkiln.model.source import Finding
 from toolkiln.spec import data_files, syntax
@@ -59,10 +59,12 @@ class VersionFiles:
         """By path relative to the tool's folder, as `_data`."""
         self._data: dict[str, bytes] = {}
         self.file_patterns: tuple[str, ...] = ()
+        self.is_package: Callable[[str], bool] = lambda _: False
+        """Whether the file requires the package of a module, which then is no helper."""
 
     def helper(self, importer: Module, name: str, level: int) -> Module | None:
         """Return the helper module that an import in `importer` refers to, if it is one."""
-        if self.folder is None or (level == 0 and name.partition(".")[0] in NEVER_HELPERS):
+        if self.folder is None or (level == 0 and self._is_never_a_helper(name)):
             return None
         start = self._start(importer, level)
         if start is None:
@@ -121,10 +123,13 @@ class VersionFiles:
 
     def _visit(self, module: Module, nodes: Iterable[ast.AST], trail: tuple[str, ...]) -> None:
         for imported in _imported_names(nodes):
-            if imported.level == 0 and imported.module.partition(".")[0] in NEVER_HELPERS:
+            if imported.level == 0 and self._is_never_a_helper(imported.module):
                 continue
             for target in self._targets(module, imported):
                 self._descend(module, target, imported, trail)
+
+    def _is_never_a_helper(self, name: str) -> bool:
+        return name.partition(".")[0] in NEVER_HELPERS or self.is_package(name)
 
     def _targets(self, importer: Module, imported: Import) -> Iterator[Module]:
         """Yield the helpers that an import loads, and report an import that fails."""

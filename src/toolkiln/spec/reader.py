@@ -72,13 +72,13 @@ def _tools(
     module = Module(tree, version_files.name, version_files, source=source)
     nodes = syntax.walk(tree)
     halves = _replace_surrogates(nodes, source)
+    text = syntax.docstring(tree)
+    requirements = read_requirements(source, text)
+    version_files.is_package = requirements.provide
     version_files.load_helpers(module, nodes, findings)
     declared = _within_limits(declarations(module, findings), findings)
-    requirements = read_requirements(
-        source,
-        syntax.docstring(tree),
-        [item for d in declared for item in d.requirements],
-    )
+    if more := [item for d in declared for item in d.requirements]:
+        requirements = read_requirements(source, text, more)
     patterns = _file_patterns(declared, requirements.table, source, findings)
     version_files.load_data_files(patterns, findings)
     files = {path: nodes} | {f: syntax.walk(tree) for f, tree in version_files.helper_trees()}

@@ -42,6 +42,14 @@ class Requirements(NamedTuple):
     requires_python: str | None
     problems: tuple[RequirementProblem, ...]
 
+    def provide(self, module: str) -> bool:
+        """Return whether a required package provides a module, by its dotted name."""
+        if not self.packages:
+            return False
+        listed = {_normalised(_PACKAGE_NAME.split(item, maxsplit=1)[0]) for item in self.packages}
+        names = (module.partition(".")[0], distribution_of(module))
+        return any(name is not None and _normalised(name) in listed for name in names)
+
 
 _OPENING = re.compile(r"^# /// (?P<type>[a-zA-Z0-9-]+)$", re.MULTILINE)
 _COMMENTS = re.compile(r"(?:\n#(?: [^\n]*)?(?=\n|\Z))*")
@@ -49,6 +57,7 @@ _COMMENT = re.compile(r"# ?requirements:([^\n]*)")
 _FRONTMATTER = re.compile(r"^[ \t]*requirements:(.*)$", re.MULTILINE)
 _TOML_LINE = re.compile(r"at line (\d+)")
 _ARCHIVE = (".whl", ".zip", ".tar.gz", ".egg")
+_PACKAGE_NAME = re.compile(r"[^\w.-]")
 _MAX_LENGTH = 500
 """Characters per requirement."""
 _MAX_REQUIREMENTS = 200
@@ -285,15 +294,13 @@ def check_imports(module: Module, requirements: Requirements, findings: Findings
     The fix names a distribution only if it is in the tables below: anyone can register a
     module's name on an index, so a guess must not be installed.
     """
-    names = (re.split(r"[^\w.-]", item, maxsplit=1)[0] for item in requirements.packages)
-    listed = set(map(_normalised, names))
     reported = set()
     for dotted, line in _imports(module):
         top = dotted.partition(".")[0]
         distribution = distribution_of(dotted)
         if top in NEVER_HELPERS or (distribution or top) in reported:
             continue
-        if not listed.isdisjoint({_normalised(top), _normalised(distribution or top)}):
+        if requirements.provide(dotted):
             continue
         if is_provided(dotted) or is_provided(dotted.rpartition(".")[0]):
             continue  # the sandbox has a stand-in
