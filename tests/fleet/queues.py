@@ -12,14 +12,16 @@ from msgspec import Raw
 
 from toolkiln.fleet import wire
 from toolkiln.fleet.address import Address, read_address
-from toolkiln.fleet.client import ReplyStream
+from toolkiln.fleet.client import FleetClient, ReplyStream
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import Delivery, Ending
 from toolkiln.fleet.leases import LeaseTable, new_lease_table
+from toolkiln.fleet.message_auth import FleetKeys
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.supervisor import open_pipe
 from toolkiln.fleet.wire import CallReply, Envelope
 from toolkiln.fleet.worker import EventPublisher, RunCall, Worker, WorkerParts
+from toolkiln.model.call import Result, Status
 
 POOL = "default"
 
@@ -45,16 +47,11 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(url: str, **options: Any) -> AsyncIterator[Desk]:
+async def desk(url: str, pool: str = POOL, **options: Any) -> AsyncIterator[Desk]:
     """Everything that one process needs."""
-    pipe, waiting = RedisPipe(read_address(url)), RedisPipe(read_address(url))
-    await pipe.open()
-    await waiting.open()
-    try:
-        yield Desk(Queue(pipe, POOL, waiting=waiting, **options), pipe, waiting)
-    finally:
-        await pipe.close()
-        await waiting.close()
+    pipes = [RedisPipe(read_address(url)) for _ in range(2)]
+    async with open_pipe(pipes[0]) as pipe, open_pipe(pipes[1]) as waiting:
+        yield Desk(Queue(pipe, pool, waiting=waiting, **options), pipe, waiting)
 
 
 @asynccontextmanager
@@ -88,3 +85,27 @@ def call(record: str = "", arguments: Any = None, **fields: Any) -> Envelope:
 def result(delivery: Delivery, body: bytes = b"\x01") -> Ending:
     """An end with any result."""
     return Ending(delivery, "result", body)
+
+
+@asynccontextmanager
+async def calling(url: str, key: FleetKeys) -> AsyncIterator[FleetClient]:
+    """The caller's side, which believes workers with this key."""
+    client = FleetClient(RedisPipe(read_address(url)), RedisPipe(read_address(url)), key)
+    await client.open()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def call_of(client: FleetClient, value: Any = None, **fields: Any) -> Envelope:
+    """A call that nobody else makes, whose reply the client awaits."""
+    return call(arguments=value, reply_to=client.reply_to, **fields)
+
+
+def echoed(delivery: Delivery) -> Ending:
+    """The end of a call that gives back its arguments."""
+    envelope = delivery.envelope
+    value = wire.unpack(envelope.arguments)
+    made = Result(call_id=envelope.id, tool=envelope.tool, status=Status.OK, value=value)
+    return Ending(delivery, "result", wire.result_to_wire(made))

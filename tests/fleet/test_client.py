@@ -1,43 +1,29 @@
 """The caller's side of the fleet, with a worker that gives back what it is given."""
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import Raw
 
 from toolkiln.errors import StoreError
 from toolkiln.fleet import client as module
 from toolkiln.fleet import keys, wire
-from toolkiln.fleet.address import read_address
-from toolkiln.fleet.client import FleetClient
-from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import Delivery, Ending
 from toolkiln.fleet.message_auth import FleetKeys, has_valid_seal
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.wire import CallReply, Envelope
-from toolkiln.model.call import Event, Result, Status
+from toolkiln.model.call import Event, Status
 
-from .queues import desk
+from .queues import call_of, calling, desk, echoed
 from .servers import Proxy, Server, running
+from .workers import code_of
 
 KEY = FleetKeys(b"k" * 32)
 SOON = 30.0
 STREAM = keys.calls("default")
-
-
-@asynccontextmanager
-async def calling(url: str) -> AsyncIterator[FleetClient]:
-    client = FleetClient(RedisPipe(read_address(url)), RedisPipe(read_address(url)), KEY)
-    await client.open()
-    try:
-        yield client
-    finally:
-        await client.close()
 
 
 class Echo:
@@ -62,7 +48,7 @@ class Echo:
 
     async def _is_ended(self, delivery: Delivery) -> bool:
         with suppress(StoreError):
-            await self.queue.finish(result(delivery))
+            await self.queue.finish(echoed(delivery))
             return True
         return False
 
@@ -80,23 +66,6 @@ async def working(url: str) -> AsyncIterator[Echo]:
                 await task
 
 
-def result(delivery: Delivery) -> Ending:
-    envelope = delivery.envelope
-    given = wire.unpack(envelope.arguments)
-    made = Result(call_id=envelope.id, tool=envelope.tool, status=Status.OK, value=given)
-    return Ending(delivery, "result", wire.result_to_wire(made))
-
-
-def call(client: FleetClient, value: Any = None, **fields: Any) -> Envelope:
-    name = secrets.token_hex(32)
-    given = {"id": name, "record": name, "tool": "echo", "reply_to": client.reply_to, **fields}
-    return Envelope(arguments=Raw(wire.pack(value)), **given)
-
-
-def code(result: Result) -> str | None:
-    return result.error.code if result.error else None
-
-
 async def waiting(behind: Any, count: int) -> None:
     """Until so many calls are in the queue."""
     async with asyncio.timeout(SOON):
@@ -105,16 +74,16 @@ async def waiting(behind: Any, count: int) -> None:
 
 
 async def test_calls_made_at_once_each_get_their_own_result(server: Server) -> None:
-    async with calling(server.url) as client, working(server.url) as echo:
-        results = await asyncio.gather(*(client.call(call(client, n)) for n in range(300)))
+    async with calling(server.url, KEY) as client, working(server.url) as echo:
+        results = await asyncio.gather(*(client.call(call_of(client, n)) for n in range(300)))
 
     assert [one.value for one in results] == list(range(300))
     assert all(has_valid_seal(KEY, envelope) for envelope in echo.began)
 
 
 async def test_ended_calls_leave_nothing_behind_in_a_client(server: Server, behind: Any) -> None:
-    async with calling(server.url) as client, working(server.url):
-        await client.call(call(client, 1))
+    async with calling(server.url, KEY) as client, working(server.url):
+        await client.call(call_of(client, 1))
 
     left = {key.split(b":")[1] for key in behind.scan_iter()}
     assert left <= {b"call", b"calls"}
@@ -122,9 +91,9 @@ async def test_ended_calls_leave_nothing_behind_in_a_client(server: Server, behi
 
 
 async def test_two_who_make_the_same_call_share_a_run(server: Server) -> None:
-    async with calling(server.url) as client, working(server.url) as echo:
+    async with calling(server.url, KEY) as client, working(server.url) as echo:
         echo.may_end.clear()
-        made = call(client, 1, remember=True)
+        made = call_of(client, 1, remember=True)
         first = asyncio.create_task(client.call(made))
         await echo.has_begun.wait()
         second = asyncio.create_task(client.call(made))
@@ -139,54 +108,25 @@ async def test_two_who_make_the_same_call_share_a_run(server: Server) -> None:
     assert len(echo.began) == 1
 
 
-async def test_a_result_that_is_remembered_comes_at_once(server: Server) -> None:
-    async with calling(server.url) as client, working(server.url) as echo:
-        made = call(client, 1, remember=True)
-        first = await client.call(made)
-
-        again = await client.call(made)
-        other = await client.call(call(client, 2, remember=True, record=made.record))
-
-    assert (first.value, again.value, len(echo.began)) == (1, 1, 1)
-    assert (other.status, code(other)) == (Status.INVALID, "conflict")
-
-
-async def test_events_come_before_the_end(server: Server) -> None:
-    seen: list[Event] = []
-    async with calling(server.url) as client, working(server.url) as echo:
-        echo.may_end.clear()
-        made = call(client, 1, events=True)
-        running_call = asyncio.create_task(client.call(made, seen.append))
-        await echo.has_begun.wait()
-        told = [Event(kind="progress", text="half"), Event(kind="log", text="a line")]
-        replies = [CallReply(made.record, "event", wire.event_to_wire(one)) for one in told]
-        await echo.queue.send(client.reply_to, replies)
-        echo.may_end.set()
-
-        await running_call
-
-    assert seen == told
-
-
 async def test_a_deadline_ends_a_call_that_no_worker_takes(
     server: Server, behind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_GRACE_SECONDS", 0.05)
-    async with calling(server.url) as client:
-        late = await client.call(call(client, timeout_ms=50))
+    async with calling(server.url, KEY) as client:
+        late = await client.call(call_of(client, timeout_ms=50))
         await waiting(behind, 0)
 
-    assert (late.status, code(late)) == (Status.TIMEOUT, "timeout")
+    assert (late.status, code_of(late)) == (Status.TIMEOUT, "timeout")
 
 
 async def test_a_late_reply_is_ignored(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_GRACE_SECONDS", 0.05)
-    async with calling(server.url) as client, working(server.url) as echo:
+    async with calling(server.url, KEY) as client, working(server.url) as echo:
         echo.may_end.clear()
-        late = await client.call(call(client, 1, timeout_ms=50))
+        late = await client.call(call_of(client, 1, timeout_ms=50))
         echo.may_end.set()
 
-        after = await client.call(call(client, 2))
+        after = await client.call(call_of(client, 2))
 
     assert late.status is Status.TIMEOUT
     assert after.value == 2
@@ -196,9 +136,9 @@ async def test_a_person_may_take_longer_than_the_deadline(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_GRACE_SECONDS", 0.3)
-    async with calling(server.url) as client, working(server.url) as echo:
+    async with calling(server.url, KEY) as client, working(server.url) as echo:
         echo.may_end.clear()
-        made = call(client, 1, timeout_ms=10, events=True)
+        made = call_of(client, 1, timeout_ms=10, events=True)
         waited = asyncio.create_task(client.call(made))
         await echo.has_begun.wait()
         asked = Event(kind="pending", text="approval")
@@ -213,8 +153,8 @@ async def test_a_person_may_take_longer_than_the_deadline(
 
 
 async def test_a_call_that_is_cancelled_leaves_the_queue(server: Server, behind: Any) -> None:
-    async with calling(server.url) as client:
-        made = asyncio.create_task(client.call(call(client)))
+    async with calling(server.url, KEY) as client:
+        made = asyncio.create_task(client.call(call_of(client)))
         await waiting(behind, 1)
 
         made.cancel()
@@ -227,12 +167,12 @@ async def test_a_call_that_is_cancelled_leaves_the_queue(server: Server, behind:
 async def test_one_who_asks_for_the_call_of_another_does_not_end_it(
     server: Server, behind: Any
 ) -> None:
-    async with calling(server.url) as client, calling(server.url) as other:
-        made = call(client, 1, remember=True)
+    async with calling(server.url, KEY) as client, calling(server.url, KEY) as other:
+        made = call_of(client, 1, remember=True)
         first = asyncio.create_task(client.call(made))
         await waiting(behind, 1)
         second = asyncio.create_task(
-            other.call(call(other, 1, remember=True, record=made.record, id=made.id))
+            other.call(call_of(other, 1, remember=True, record=made.record, id=made.id))
         )
         await asyncio.wait([second], timeout=0.1)
         second.cancel()
@@ -243,9 +183,9 @@ async def test_one_who_asks_for_the_call_of_another_does_not_end_it(
 
 
 async def test_closing_ends_what_is_still_awaited(server: Server, behind: Any) -> None:
-    async with calling(server.url) as client:
-        made = asyncio.create_task(client.call(call(client)))
-        kept = asyncio.create_task(client.call(call(client, remember=True)))
+    async with calling(server.url, KEY) as client:
+        made = asyncio.create_task(client.call(call_of(client)))
+        kept = asyncio.create_task(client.call(call_of(client, remember=True)))
         await waiting(behind, 2)
         client.detach()
 
@@ -257,10 +197,10 @@ async def test_an_overloaded_queue_says_when_to_retry(server: Server, behind: An
     behind.xgroup_create(STREAM, keys.GROUP, "0", mkstream=True)
     behind.xadd(STREAM, {"record": "old"}, id="1-1")
 
-    async with calling(server.url) as client:
-        refused = await client.call(call(client))
+    async with calling(server.url, KEY) as client:
+        refused = await client.call(call_of(client))
 
-    assert (refused.status, code(refused)) == (Status.UNAVAILABLE, "overloaded")
+    assert (refused.status, code_of(refused)) == (Status.UNAVAILABLE, "overloaded")
     assert refused.error is not None
     assert refused.error.retryable
     assert refused.error.retry_after
@@ -271,10 +211,10 @@ async def test_a_call_that_no_worker_takes_is_given_up(
 ) -> None:
     monkeypatch.setattr(module, "_CHECK_SECONDS", 0.05)
     monkeypatch.setattr(module, "START_BY_MS", 100)
-    async with calling(server.url) as client:
-        given_up = await client.call(call(client))
+    async with calling(server.url, KEY) as client:
+        given_up = await client.call(call_of(client))
 
-    assert (given_up.status, code(given_up)) == (Status.UNAVAILABLE, "no_worker")
+    assert (given_up.status, code_of(given_up)) == (Status.UNAVAILABLE, "no_worker")
     assert behind.xlen(STREAM) == 0
 
 
@@ -282,8 +222,8 @@ async def test_a_call_whose_workers_are_all_gone_is_lost(
     server: Server, behind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_CHECK_SECONDS", 0.05)
-    async with calling(server.url) as client:
-        made = asyncio.create_task(client.call(call(client)))
+    async with calling(server.url, KEY) as client:
+        made = asyncio.create_task(client.call(call_of(client)))
         await waiting(behind, 1)
         behind.xreadgroup(keys.GROUP, "one that dies", {STREAM: ">"})
 
@@ -291,7 +231,7 @@ async def test_a_call_whose_workers_are_all_gone_is_lost(
         monkeypatch.setattr("toolkiln.fleet.queue.START_BY_MS", 100)
         ended = await asyncio.wait_for(made, SOON)
 
-    assert (ended.status, code(ended)) == (Status.UNAVAILABLE, "lost")
+    assert (ended.status, code_of(ended)) == (Status.UNAVAILABLE, "lost")
     assert (behind.xlen(STREAM), behind.xpending(STREAM, keys.GROUP)["pending"]) == (0, 0)
 
 
@@ -304,22 +244,22 @@ async def test_a_redis_that_forgot_everything_does_not_leave_callers_waiting(
     ends: str | None,
 ) -> None:
     monkeypatch.setattr(module, "_CHECK_SECONDS", 0.05)
-    async with calling(server.url) as client:
-        made = asyncio.create_task(client.call(call(client, 1, repeatable=repeatable)))
+    async with calling(server.url, KEY) as client:
+        made = asyncio.create_task(client.call(call_of(client, 1, repeatable=repeatable)))
         await waiting(behind, 1)
 
         behind.flushall()
         async with working(server.url) as echo:
             ended = await asyncio.wait_for(made, SOON)
 
-    assert code(ended) == ends
+    assert code_of(ended) == ends
     assert len(echo.began) == int(repeatable)
 
 
 async def test_a_connection_that_breaks_loses_no_reply(server: Server, behind: Any) -> None:
-    async with calling(server.url) as client, working(server.url) as echo:
+    async with calling(server.url, KEY) as client, working(server.url) as echo:
         echo.may_end.clear()
-        made = asyncio.create_task(client.call(call(client, 1)))
+        made = asyncio.create_task(client.call(call_of(client, 1)))
         await echo.has_begun.wait()
         behind.client_kill_filter(_type="normal", skipme=True)
         echo.may_end.set()
@@ -333,13 +273,13 @@ async def test_a_lost_answer_does_not_make_a_call_run_twice(
 ) -> None:
     with closing(Proxy(server)) as proxy:
         async with (
-            calling(f"redis://127.0.0.1:{proxy.port}") as client,
+            calling(f"redis://127.0.0.1:{proxy.port}", KEY) as client,
             working(server.url) as echo,
         ):
-            await client.call(call(client, 0))
+            await client.call(call_of(client, 0))
             echo.may_end.clear()
             proxy.lose_one = True
-            made = asyncio.create_task(client.call(call(client, 1, repeatable=repeatable)))
+            made = asyncio.create_task(client.call(call_of(client, 1, repeatable=repeatable)))
             await asyncio.wait_for(_second(echo), SOON)
             echo.may_end.set()
             ended = await asyncio.wait_for(made, SOON)
@@ -358,38 +298,31 @@ async def test_a_server_that_is_gone_is_said_so(
 ) -> None:
     monkeypatch.setattr(module, "REDIS_WAIT_SECONDS", 0.2)
     with running(folder) as server:
-        async with calling(server.url) as client:
+        async with calling(server.url, KEY) as client:
             server.process.kill()
             server.process.wait()
 
-            refused = await client.call(call(client))
+            refused = await client.call(call_of(client))
 
     assert refused.status is Status.UNAVAILABLE
-    assert code(refused) in ("store_failed", "lost")
+    assert code_of(refused) in ("store_failed", "lost")
 
 
 async def test_a_result_that_cannot_be_read_is_lost(server: Server) -> None:
-    async with calling(server.url) as client, desk(server.url) as own:
-        made = asyncio.create_task(client.call(call(client)))
+    async with calling(server.url, KEY) as client, desk(server.url) as own:
+        made = asyncio.create_task(client.call(call_of(client)))
         [taken] = await own.queue.read("w", 1, 5000)
         await own.queue.finish(Ending(taken, "result", b"\xc1"))
 
-        assert code(await asyncio.wait_for(made, SOON)) == "lost"
+        assert code_of(await asyncio.wait_for(made, SOON)) == "lost"
 
 
 async def test_a_call_that_is_too_large_is_not_sent(
     server: Server, behind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wire, "BODY_LIMIT", 1000)
-    async with calling(server.url) as client:
-        refused = await client.call(call(client, "x" * 2000))
+    async with calling(server.url, KEY) as client:
+        refused = await client.call(call_of(client, "x" * 2000))
 
     assert refused.status is Status.INVALID
     assert behind.xlen(STREAM) == 0
-
-
-async def test_a_large_call_and_its_large_result_arrive(server: Server) -> None:
-    async with calling(server.url) as client, working(server.url):
-        given = await client.call(call(client, "x" * 1_000_000))
-
-    assert given.value == "x" * 1_000_000

@@ -1,8 +1,8 @@
 """One connection for many tasks: order, errors, reconnects, batches, and the server check."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +12,14 @@ from toolkiln.errors import StoreError, Unreachable
 from toolkiln.fleet import connection as module
 from toolkiln.fleet.address import read_address
 from toolkiln.fleet.connection import Batch, BatchDone, RedisPipe, check_server
+from toolkiln.fleet.supervisor import open_pipe
 
 from . import servers
 from .servers import Proxy, Server
 
 
-@asynccontextmanager
-async def piped(url: str) -> AsyncIterator[RedisPipe]:
-    pipe = RedisPipe(read_address(url))
-    await pipe.open()
-    try:
-        yield pipe
-    finally:
-        await pipe.close()
-
-
-@pytest.fixture
-async def pipe(server: Server) -> AsyncIterator[RedisPipe]:
-    async with piped(server.url) as opened:
-        yield opened
+def piped(url: str) -> AbstractAsyncContextManager[RedisPipe]:
+    return open_pipe(RedisPipe(read_address(url)))
 
 
 async def refused(url: str) -> StoreError:
@@ -200,60 +189,48 @@ async def test_tls_is_spoken_to_a_server_whose_certificate_is_known(
 
 
 async def checked(url: str) -> tuple[str, ...]:
-    pipe = RedisPipe(read_address(url))
-    await pipe.open()
-    try:
+    async with piped(url) as pipe:
         return await check_server(pipe)
-    finally:
-        await pipe.close()
 
 
 @pytest.fixture
-def configured(server: Server) -> Iterator[Server]:
+def configured(server: Server, behind: Any) -> Iterator[Server]:
     """A server whose settings are as they were, afterwards."""
     names = ("maxmemory", "maxmemory-policy", "appendonly")
-    with closing(server.client()) as client:
-        before = {name: str(client.config_get(name)[name]) for name in names}
-        yield server
-        for name, value in before.items():
-            client.config_set(name, value)
+    before = {name: str(behind.config_get(name)[name]) for name in names}
+    yield server
+    for name, value in before.items():
+        behind.config_set(name, value)
 
 
-def set_(server: Server, **values: str) -> None:
-    with closing(server.client()) as client:
-        for name, value in values.items():
-            client.config_set(name.replace("_", "-"), value)
+@pytest.mark.parametrize(
+    ("settings", "warning"),
+    [
+        ({"appendonly": "yes", "maxmemory": "100mb"}, None),
+        ({"appendonly": "no"}, "appendonly yes"),
+        ({"appendonly": "yes", "maxmemory": "0", "maxmemory-policy": "allkeys-lru"}, "noeviction"),
+    ],
+)
+async def test_a_server_that_keeps_what_it_has_is_fit_or_warned_about(
+    configured: Server, behind: Any, settings: dict[str, str], warning: str | None
+) -> None:
+    for name, value in settings.items():
+        behind.config_set(name, value)
+
+    said = await checked(configured.url)
+
+    assert len(said) == (warning is not None)
+    assert all(str(warning) in one for one in said)
 
 
-async def test_a_server_that_keeps_what_it_has_is_fit(configured: Server) -> None:
-    set_(configured, appendonly="yes", maxmemory="100mb")
+async def test_a_server_that_throws_keys_away_is_refused(configured: Server, behind: Any) -> None:
+    behind.config_set("maxmemory", "100mb")
+    for policy in ("allkeys-lru", "volatile-ttl"):
+        behind.config_set("maxmemory-policy", policy)
 
-    assert await checked(configured.url) == ()
-
-
-async def test_a_server_without_an_append_only_file_is_warned_about(server: Server) -> None:
-    (warning,) = await checked(server.url)
-
-    assert "appendonly yes" in warning
-    assert server.url in warning
-
-
-@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
-async def test_a_server_that_throws_keys_away_is_refused(configured: Server, policy: str) -> None:
-    set_(configured, maxmemory="100mb", maxmemory_policy=policy)
-
-    with pytest.raises(StoreError, match=policy) as caught:
-        await checked(configured.url)
-
-    assert "noeviction" in str(caught.value.hint)
-
-
-async def test_a_policy_that_has_no_effect_yet_is_warned_about(configured: Server) -> None:
-    set_(configured, maxmemory="0", maxmemory_policy="allkeys-lru", appendonly="yes")
-
-    (warning,) = await checked(configured.url)
-
-    assert "noeviction" in warning
+        with pytest.raises(StoreError, match=policy) as caught:
+            await checked(configured.url)
+        assert "noeviction" in str(caught.value.hint)
 
 
 async def test_a_replica_is_refused(server: Server, folder: Path) -> None:

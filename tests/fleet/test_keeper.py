@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from math import inf
 
 import pytest
 
+from tables import each_row
 from toolkiln.fleet.leases import (
     FROZEN_SECONDS,
     GRACE_SECONDS,
@@ -24,9 +25,10 @@ from toolkiln.fleet.leases import (
     WorkerHealth,
     assess_worker,
     new_lease_table,
-    process_state,
 )
 from toolkiln.fleet.supervisor import READY, Supervisor
+
+from .workers import await_state
 
 LATE = [HeldEntry("1-0", 100.0), HeldEntry("2-0", inf)]
 
@@ -94,17 +96,13 @@ def test_what_is_no_entry_is_not_held(leases: LeaseTable) -> None:
     assert leases.held() == [HeldEntry("3-4", inf)]
 
 
-@pytest.mark.parametrize(
-    ("state", "silence", "now", "expected"),
+@each_row(
+    "state, silence, now, expected",
     [
         ("S", 0.0, 50.0, WorkerHealth.HEALTHY),
         ("R", 0.0, 1e9, WorkerHealth.HEALTHY),  # a live loop ends calls in time by itself
-        (
-            "R",
-            SILENT_SECONDS + 1,
-            100.0 + GRACE_SECONDS,
-            WorkerHealth.HEALTHY,
-        ),  # a call may block it for its time
+        # A call may block the loop for its time.
+        ("R", SILENT_SECONDS + 1, 100.0 + GRACE_SECONDS, WorkerHealth.HEALTHY),
         ("R", SILENT_SECONDS + 1, 101.0 + GRACE_SECONDS, WorkerHealth.HUNG),
         ("T", 0.0, 50.0, WorkerHealth.STOPPED),
         ("T", FROZEN_SECONDS + 1, 50.0, WorkerHealth.HUNG),
@@ -119,13 +117,10 @@ def test_a_worker_is_judged_by_its_process_its_loop_and_its_calls(
     assert assess_worker(state, silence, LATE, now) is expected
 
 
-@pytest.mark.parametrize("held", [[], [HeldEntry("1-0", NOT_STARTED)]])
-def test_an_idle_worker_with_a_silent_loop_is_hung_after_a_while(held: list[HeldEntry]) -> None:
-    assert assess_worker("S", FROZEN_SECONDS - 1, held, 1e9) is WorkerHealth.HEALTHY
-    assert assess_worker("S", FROZEN_SECONDS + 1, held, 1e9) is WorkerHealth.HUNG
-
-
-def test_a_call_may_keep_the_loop_of_its_worker_for_its_whole_time() -> None:
+def test_a_worker_with_a_silent_loop_is_hung_once_no_call_may_keep_it() -> None:
+    for held in ([], [HeldEntry("1-0", NOT_STARTED)]):
+        assert assess_worker("S", FROZEN_SECONDS - 1, held, 1e9) is WorkerHealth.HEALTHY
+        assert assess_worker("S", FROZEN_SECONDS + 1, held, 1e9) is WorkerHealth.HUNG
     assert assess_worker("R", 1e6, [HeldEntry("1-0", 1e9)], 1e6) is WorkerHealth.HEALTHY
 
 
@@ -136,21 +131,37 @@ async def test_an_idle_worker_that_is_frozen_is_killed_and_replaced() -> None:
     assert children.settled == [("me.1",), ("me.2",)]
 
 
-async def test_leases_are_renewed_until_the_process_is_gone(leases: LeaseTable) -> None:
-    queue, process = Renewing(), _asleep()
-    leases.hold("1-0", inf)
+@contextmanager
+def channel() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Between a keeper and the process that runs tools."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        keeping = asyncio.create_task(
-            LeaseKeeper(leases, queue.renew, "me", process.pid, 0.03).run(ours)
-        )
+        theirs.setblocking(False)
+        yield ours, theirs
+
+
+async def test_leases_are_renewed_but_of_a_stopped_process_until_it_is_gone(
+    leases: LeaseTable,
+) -> None:
+    queue, process = Renewing(), subprocess.Popen(["sleep", "60"])
+    leases.hold("1-0", inf)
+    process.send_signal(signal.SIGSTOP)
+    await asyncio.to_thread(await_state, process.pid, "T")
+    with channel() as (ours, _):
+        keeper = LeaseKeeper(leases, queue.renew, "me", process.pid, 0.03)
+        keeping = asyncio.create_task(keeper.run(ours))
+        for _ in range(20):  # several beats
+            await asyncio.sleep(0.01)
+        renewed_while_stopped = list(queue.renewed)
+        process.send_signal(signal.SIGCONT)
         await asyncio.wait_for(queue.came.wait(), 30)
 
         process.kill()
 
         assert await asyncio.wait_for(keeping, 30) is WorkerHealth.GONE
         process.wait()
+    assert renewed_while_stopped == []
     assert queue.renewed[0] == ["1-0"]
 
 
@@ -158,41 +169,14 @@ async def test_the_worker_is_notified_of_a_lost_lease(leases: LeaseTable) -> Non
     queue = Renewing(lost=["2-0"])
     leases.hold("1-0", inf)
     leases.hold("2-0", inf)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        for end in (ours, theirs):
-            end.setblocking(False)
-        keeping = asyncio.create_task(
-            LeaseKeeper(leases, queue.renew, "me", os.getpid(), 60).run(ours)
-        )
+    with channel() as (ours, theirs):
+        keeper = LeaseKeeper(leases, queue.renew, "me", os.getpid(), 60)
+        keeping = asyncio.create_task(keeper.run(ours))
 
         told = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(theirs, 100), 30)
 
         keeping.cancel()
     assert told == b"2-0\n"
-
-
-async def test_a_stopped_process_keeps_nothing_until_it_is_continued(leases: LeaseTable) -> None:
-    queue, process = Renewing(), _asleep()
-    leases.hold("1-0", inf)
-    process.send_signal(signal.SIGSTOP)
-    _await_state(process.pid, "T")
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.setblocking(False)
-        keeping = asyncio.create_task(
-            LeaseKeeper(leases, queue.renew, "me", process.pid, 0.03).run(ours)
-        )
-        for _ in range(20):  # several beats
-            await asyncio.sleep(0.01)
-        renewed_while_stopped = len(queue.renewed)
-        process.send_signal(signal.SIGCONT)
-        await asyncio.wait_for(queue.came.wait(), 30)
-
-        process.kill()
-        await asyncio.wait_for(keeping, 30)
-        process.wait()
-    assert renewed_while_stopped == 0
 
 
 # The supervisor
@@ -271,15 +255,3 @@ async def test_a_stopped_supervisor_forwards_the_signal_and_starts_no_other() ->
 
     assert await running in (3, -15)  # it may have had no time to heed it
     assert children.settled == [("me.1",)]
-
-
-def _asleep() -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(["sleep", "60"])
-
-
-def _await_state(process: int, state: str) -> None:
-    for _ in range(1000):
-        if process_state(process) == state:
-            return
-        time.sleep(0.01)
-    raise AssertionError(process_state(process))

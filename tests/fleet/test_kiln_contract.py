@@ -39,7 +39,7 @@ from written_tools import write_tool
 
 from .contract_tools import SETTINGS, SOURCE, WRITTEN
 from .servers import Server
-from .workers import tools_folder, worker
+from .workers import admit, code_of, tools_folder, worker
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SOON = 60.0
@@ -92,9 +92,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of admitted tools, and settings beside it."""
     parent = tmp_path_factory.mktemp("contract")
     tools = tools_folder(parent, SETTINGS, contract=SOURCE)
-    with Kiln(tools, settings=load(parent, STATE_HERE)) as kiln:
-        candidates = [kiln.services.admissions.candidate("contract.py")]
-        kiln.services.admissions.admit(candidates, kiln.security.decision())
+    admit(tools, "contract.py")
     return tools
 
 
@@ -188,7 +186,7 @@ async def test_a_call_that_does_not_succeed_says_why(
 ) -> None:
     result = await kiln.call(name, arguments, **options)
 
-    assert (result.status, code(result)) == ends
+    assert (result.status, code_of(result)) == ends
     assert result.error
     assert says in f"{result.text} {result.error.hint}"
 
@@ -248,7 +246,7 @@ async def test_an_id_makes_a_call_of_its_caller_run_once(kiln: Kiln) -> None:
     assert {value(one)["run"] for one in (*others, later)} == {value(first)["run"]}
     assert value(other)["run"] != value(first)["run"]
     assert (value(first)["user"], value(his)["user"]) == ("ann", "bob")
-    assert (different.status, code(different)) == (Status.INVALID, "conflict")
+    assert (different.status, code_of(different)) == (Status.INVALID, "conflict")
 
 
 async def test_a_call_that_was_refused_leaves_its_id_free(kiln: Kiln) -> None:
@@ -343,7 +341,7 @@ async def test_callers_are_shown_what_the_rules_let_them_run(kiln: Kiln) -> None
     assert "be_hidden" not in kiln.specs(ann)
     assert "be_hidden" not in {hit.key for hit in kiln.search("tell a secret", 50, ann).hits}
     assert set(kiln.specs(limited)) == {"add", "add_twice", "add_through"}
-    assert (denied.status, code(denied)) == (Status.DENIED, "not_allowed")
+    assert (denied.status, code_of(denied)) == (Status.DENIED, "not_allowed")
 
 
 async def test_a_call_that_waits_for_a_person_is_a_task_and_runs_once_approved(kiln: Kiln) -> None:
@@ -375,7 +373,7 @@ async def test_a_caller_learns_that_its_call_waits_for_a_person(kiln: Kiln) -> N
     await asyncio.to_thread(kiln.security.reject, approval, reason="no")
     result = await asyncio.wait_for(running, SOON)
 
-    assert (result.status, code(result)) == (Status.DENIED, "rejected")
+    assert (result.status, code_of(result)) == (Status.DENIED, "rejected")
 
 
 async def test_a_model_finds_describes_and_calls_tools_by_tools(kiln: Kiln) -> None:
@@ -656,10 +654,6 @@ def recorded(tools: Path, wanted: AuditFilter) -> list[ChainedRecord]:
     """What the audit has where the tools are, newest first."""
     with Kiln(tools, settings=load(tools.parent, STATE_HERE)) as kiln:
         return list(kiln.security.audit.entries(wanted))
-
-
-def code(result: Result) -> str | None:
-    return result.error.code if result.error else None
 
 
 def value(result: Result) -> Any:

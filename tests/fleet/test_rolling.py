@@ -1,19 +1,19 @@
 """A deploy that rolls over a fleet: two versions of a tool in one pool, at the same time."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
-from toolkiln.catalog.folder import read_sources
 from toolkiln.config import Settings
 from toolkiln.fleet.publisher import Publisher
 from toolkiln.fleet.remote_catalog import CatalogReader
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Event, Result
-from toolkiln.model.catalog import Admission, FileVersion, ServedVersion
+from toolkiln.model.catalog import ServedVersion
 
 from .servers import Server
-from .test_catalog import put
-from .workers import BOUND, asking, until, worker
+from .test_catalog import put, served_version
+from .workers import BOUND, admit, asking, tools_folder, until, worker
 
 SOURCE = '''
 from toolkiln import tool
@@ -38,50 +38,25 @@ def last(ctx: Context, seconds: float = 0.0) -> str:
 '''
 
 
-def files(version: str) -> dict[str, bytes]:
+def written(version: str) -> dict[str, str]:
     """A tool whose versions differ in a helper as well."""
     words = f'def greeting():\n    return "{version}"\n'
-    return {"greet.py": SOURCE.replace("{0}", version).encode(), "words.py": words.encode()}
+    return {"greet": SOURCE.replace("{0}", version), "words": words}
 
 
 def served(version: str) -> ServedVersion:
-    """The tool as another machine serves it."""
-    reading = read_sources(files(version), Path("greet.py"))
-    admission = Admission(
-        sha256=reading.digest, version=1, admitted_by="", admitted_at="", since=""
-    )
-    return ServedVersion("greet.py", FileVersion(reading, files(version)), admission)
-
-
-async def test_a_worker_runs_the_version_that_its_caller_saw(
-    server: Server, tmp_path: Path
-) -> None:
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for name, data in files("one").items():
-        (tools / name).write_bytes(data)
-    with worker(server.url, tools):
-        async with asking(server) as asker:
-            published = CatalogReader(asker.pipe, asker.key)
-            await published.refresh()
-            old = published.snapshot.tools["greet"].digest
-            await put(Publisher(asker.pipe, asker.key, "default", "another"), served("two"))
-            await published.refresh()
-            new = published.snapshot.tools["greet"].digest
-            calls = [asker.call("greet", digest=digest) for digest in (old, new) * 3]
-            results = await asyncio.gather(*calls)
-
-    assert old != new
-    assert [result.value for result in results] == ["one", "two"] * 3
+    """The tool as another machine serves it, without an admission."""
+    sources = {f"{name}.py": text.encode() for name, text in written(version).items()}
+    return replace(served_version("greet.py", sources), admission=None)
 
 
 async def test_of_two_workers_with_two_versions_either_ends_what_the_other_began(
     server: Server, tmp_path: Path
 ) -> None:
-    folders = {version: tmp_path / version / "tools" for version in ("one", "two")}
-    for version, folder in folders.items():
-        folder.mkdir(parents=True)
-        (folder / "last.py").write_text(LASTING.replace("{0}", version), "utf-8")
+    folders = {
+        version: tools_folder(tmp_path / version, last=LASTING.replace("{0}", version))
+        for version in ("one", "two")
+    }
     with worker(server.url, folders["one"], "--slots", "1"):
         async with asking(server) as asker:
             published = CatalogReader(asker.pipe, asker.key)
@@ -103,11 +78,9 @@ async def test_of_two_workers_with_two_versions_either_ends_what_the_other_began
 async def test_what_a_worker_serves_without_admission_is_marked_for_its_callers(
     server: Server, tmp_path: Path
 ) -> None:
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "last.py").write_text(LASTING.replace("{0}", "one"), "utf-8")
+    other = LASTING.replace("{0}", "two").replace("last", "other")
+    tools = tools_folder(tmp_path, last=LASTING.replace("{0}", "one"), other=other)
     admit(tools, "last.py")
-    (tools / "other.py").write_text(LASTING.replace("{0}", "two").replace("last", "other"), "utf-8")
     with worker(server.url, tools) as running:
         async with Kiln.connect(server.url, settings=Settings(state=tmp_path / "front")) as kiln:
             marks = {
@@ -127,37 +100,25 @@ async def test_what_a_worker_serves_without_admission_is_marked_for_its_callers(
     assert "note: dev: 1 of them served as on disk, without an admission" in running.said
 
 
-async def test_a_worker_without_dev_does_not_run_a_version_that_was_not_admitted(
+async def test_a_worker_runs_the_version_that_its_caller_saw_if_it_was_admitted_or_is_in_dev(
     server: Server, tmp_path: Path
 ) -> None:
-    folders = {version: tmp_path / version / "tools" for version in ("one", "two")}
-    for version, folder in folders.items():
-        folder.mkdir(parents=True)
-        (folder / "last.py").write_text(LASTING.replace("{0}", version), "utf-8")
-    admit(folders["one"], "last.py")
+    tools = tools_folder(tmp_path, **written("one"))
+    admit(tools, "greet.py")
+    old, new = (served(version).reading.digest for version in ("one", "two"))
     async with asking(server) as asker:
-        published = CatalogReader(asker.pipe, asker.key)
-        with worker(server.url, folders["two"]):
-            await published.refresh()
-            new = published.snapshot.tools["last"].digest
-        with worker(server.url, folders["one"], dev=False):
-            strict = await asker.call("last", digest=new)
-            own = await asker.call("last")
-        with worker(server.url, folders["one"]):
-            lax = await asker.call("last", digest=new)
+        await put(Publisher(asker.pipe, asker.key, "default", "another"), served("two"))
+        with worker(server.url, tools, dev=False):
+            strict = await asker.call("greet", digest=new)
+            own = await asker.call("greet")
+        with worker(server.url, tools):
+            calls = [asker.call("greet", digest=digest) for digest in (old, new) * 3]
+            results = await asyncio.gather(*calls)
 
     assert strict.error is not None
     assert (strict.value, strict.error.code) == (None, "stale")
     assert (own.value, own.dev) == ("one", False)
-    assert (lax.value, lax.dev) == ("two", True)
-
-
-def admit(tools: Path, file: str) -> None:
-    """Admit a file of a worker's folder."""
-    with Kiln(tools, settings=Settings(state=tools.parent / "state")) as kiln:
-        kiln.services.admissions.admit(
-            [kiln.services.admissions.candidate(file)], kiln.security.decision()
-        )
+    assert [(one.value, one.dev) for one in results] == [("one", False), ("two", True)] * 3
 
 
 async def begun(kiln: Kiln, seconds: float) -> "asyncio.Task[Result]":

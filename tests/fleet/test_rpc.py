@@ -23,7 +23,7 @@ from toolkiln.operations.operation import Operation
 from .servers import Server
 from .test_catalog import put
 from .test_rolling import served
-from .workers import asking, code_of, until, worker
+from .workers import admit, asking, code_of, tools_folder, until, worker
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SOON = 60.0
@@ -57,18 +57,12 @@ class Fleet:
 def fleet(module_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     folders = {pool: tmp_path_factory.mktemp(pool) / "tools" for pool in ("default", "other")}
     for pool, folder in folders.items():
-        folder.mkdir()
-        for name in (f"first_of_{pool}", f"second_of_{pool}"):
-            (folder / f"{name}.py").write_text(SOURCE.format(name=name), "utf-8")
-        (folder / "note.py").write_text(NOTE.replace("note()", f"note_of_{pool}()"), "utf-8")
         grants = f'[grants.note_of_{pool}]\nworkspace = "write"\n'
-        (folder.parent / "toolkiln.toml").write_text(grants, "utf-8")
-        settings = Settings(state=folder.parent / "state")
-        with Kiln(folder, settings=settings) as kiln:
-            waiting = [
-                kiln.services.admissions.candidate(file.name) for file in folder.glob("*.py")
-            ]
-            kiln.services.admissions.admit(waiting, kiln.security.decision())
+        names = [f"first_of_{pool}", f"second_of_{pool}"]
+        sources = {name: SOURCE.format(name=name) for name in names}
+        note = NOTE.replace("note()", f"note_of_{pool}()")
+        tools_folder(folder.parent, grants, note=note, **sources)
+        admit(folder, "note.py", *(f"{name}.py" for name in names))
     url = module_server.url
     with (
         worker(url, folders["default"]),

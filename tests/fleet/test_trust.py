@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import secrets
 import subprocess
 import sys
 import tarfile
@@ -25,7 +24,6 @@ from toolkiln import Kiln
 from toolkiln.config import Settings
 from toolkiln.errors import ConfigError, UnknownTool
 from toolkiln.fleet import keys, wire
-from toolkiln.fleet.address import read_address
 from toolkiln.fleet.client import FleetClient
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import Ending
@@ -48,7 +46,7 @@ from toolkiln.fleet.worker_process import check_worker_keys
 from toolkiln.model.call import Grant, Result, Status
 from toolkiln.operations import proposals, tool_files, tools, versions
 
-from .queues import desk
+from .queues import call_of, calling, desk, echoed
 from .servers import Server
 from .workers import BOUND, Running, running_program, tools_folder, worker
 
@@ -224,54 +222,35 @@ def test_a_worker_that_no_caller_would_believe_does_not_start(key: Signer | None
 
 
 @asynccontextmanager
-async def calling(server: Server) -> AsyncIterator[tuple[FleetClient, Queue, Any]]:
+async def answered(server: Server) -> AsyncIterator[tuple[FleetClient, Queue, Any]]:
     """A client that trusts one worker, that worker's queue, and the server from behind."""
-    pipe, waiting = RedisPipe(read_address(server.url)), RedisPipe(read_address(server.url))
-    client = FleetClient(pipe, waiting, KEYS)
-    await client.open()
-    try:
-        async with desk(server.url, signer=KEYS.signer) as own:
-            with closing(server.client()) as behind:
-                yield client, own.queue, behind
-    finally:
-        await client.close()
-
-
-def call(client: FleetClient, value: int, **fields: Any) -> Envelope:
-    name = secrets.token_hex(32)
-    given = {"id": name, "record": name, "tool": "echo", "reply_to": client.reply_to, **fields}
-    return Envelope(arguments=Raw(wire.pack(value)), **given)
-
-
-def ending(delivery: Any) -> Ending:
-    envelope = delivery.envelope
-    value = wire.unpack(envelope.arguments)
-    made = Result(call_id=envelope.id, tool=envelope.tool, status=Status.OK, value=value)
-    return Ending(delivery, "result", wire.result_to_wire(made))
+    async with calling(server.url, KEYS) as client, desk(server.url, signer=KEYS.signer) as own:
+        with closing(server.client()) as behind:
+            yield client, own.queue, behind
 
 
 async def test_a_reply_to_other_arguments_is_not_believed(server: Server) -> None:
-    async with calling(server) as (client, queue, _):
-        made = asyncio.create_task(client.call(call(client, 1)))
+    async with answered(server) as (client, queue, _):
+        made = asyncio.create_task(client.call(call_of(client, 1)))
         [delivery] = await queue.read("worker", 1, 5000)
         changed = replace(delivery.envelope, arguments=Raw(wire.pack(666)))
         changed = replace(changed, seal=seal(KEYS, changed))
-        body = ending(replace(delivery, envelope=changed)).body
+        body = echoed(replace(delivery, envelope=changed)).body
         reply = wire.CallReply(changed.record, "result", body)
         proof = wire.Proof(wire.reply_subject(changed), delivery.entry)
         await queue.send(client.reply_to, [replace(reply, proof=proof)])
-        await queue.finish(ending(delivery))
+        await queue.finish(echoed(delivery))
         result = await made
 
     assert result.value == 1
 
 
 async def test_the_reply_to_an_earlier_call_of_the_same_id_is_not_believed(server: Server) -> None:
-    async with calling(server) as (client, queue, behind):
-        sent = call(client, 1, remember=True)
+    async with answered(server) as (client, queue, behind):
+        sent = call_of(client, 1, remember=True)
         first = asyncio.create_task(client.call(sent))
         [delivery] = await queue.read("worker", 1, 5000)
-        await queue.finish(ending(delivery)._replace(is_open=True))  # the id can be used again
+        await queue.finish(echoed(delivery)._replace(is_open=True))  # the id can be used again
         await first
         earlier = behind.hget(keys.record(sent.record), "reply")
         again = asyncio.create_task(client.call(sent))
@@ -284,8 +263,8 @@ async def test_the_reply_to_an_earlier_call_of_the_same_id_is_not_believed(serve
 
 
 async def test_large_results_and_events_are_believed_when_they_are_signed(server: Server) -> None:
-    async with calling(server) as (client, queue, _):
-        made = asyncio.create_task(client.call(call(client, 1)))
+    async with answered(server) as (client, queue, _):
+        made = asyncio.create_task(client.call(call_of(client, 1)))
         [delivery] = await queue.read("worker", 1, 5000)
         big = Result(call_id="x", tool="echo", status=Status.OK, value="x" * 300_000)
         await queue.finish(Ending(delivery, "result", wire.result_to_wire(big)))

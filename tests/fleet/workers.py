@@ -16,15 +16,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from toolkiln.config import Settings
-from toolkiln.fleet.address import open_redis, read_address
-from toolkiln.fleet.client import ReplyStream
-from toolkiln.fleet.connection import RedisPipe
+from toolkiln import Kiln
+from toolkiln.config import Settings, load
+from toolkiln.fleet.address import open_redis
 from toolkiln.fleet.delivery import Accepted, Admission
 from toolkiln.fleet.leases import process_state
 from toolkiln.fleet.message_auth import FleetKeys, fleet_keys
 from toolkiln.fleet.message_auth import seal as seal_of
-from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.security_stores import RedisSessions
 from toolkiln.fleet.wire import (
     CallReply,
@@ -40,6 +38,7 @@ from toolkiln.model.identity import Caller
 from toolkiln.security.sessions import SessionService, token_hash
 from toolkiln.store.codec import key_of
 
+from .queues import Desk, desk
 from .servers import Server
 
 T = TypeVar("T")
@@ -113,6 +112,13 @@ def tools_folder(parent: Path, settings: str = "", **sources: str) -> Path:
     return folder
 
 
+def admit(tools: Path, *files: str) -> None:
+    """Admit files of a folder."""
+    with Kiln(tools, settings=load(tools.parent, {"TOOLKILN_STATE": "state"})) as kiln:
+        admissions = kiln.services.admissions
+        admissions.admit([admissions.candidate(file) for file in files], kiln.security.decision())
+
+
 @contextmanager
 def worker(
     url: str, tools: Path, *options: str, lease: float = LEASE, dev: bool = True, **variables: str
@@ -161,15 +167,13 @@ def running_program(command: list[str], folder: Path, **variables: str) -> Itera
 class Asker:
     """Makes calls as a client of the fleet does, one session for all of them."""
 
-    def __init__(
-        self, pipe: RedisPipe, waiting: RedisPipe, url: str, key: FleetKeys, pool: str
-    ) -> None:
-        self.pipe = pipe
-        self.queue = Queue(pipe, pool)
+    def __init__(self, own: Desk, url: str, key: FleetKeys, pool: str) -> None:
+        self.pipe = own.pipe
+        self.queue = own.queue
         self.key = key
         self._pool = pool
         self.reply_to = f"test-{secrets.token_hex(4)}"
-        self._replies = ReplyStream(pipe, waiting, self.reply_to)
+        self._replies = own.replies(self.reply_to)
         self._books = open_redis(url)
         sessions = SessionService(lambda: RedisSessions(self._books), lambda: 300.0)
         opened = sessions.create("ann", workspace="default")
@@ -250,18 +254,13 @@ class Asker:
 @asynccontextmanager
 async def asking(server: Server, pool: str = "default", fleet: str = "") -> AsyncIterator[Asker]:
     """A caller of the fleet."""
-    pipe, waiting = RedisPipe(read_address(server.url)), RedisPipe(read_address(server.url))
-    await pipe.open()
-    await waiting.open()
-    asker = Asker(
-        pipe, waiting, server.url, await fleet_keys(pipe, Settings(fleet_key=fleet)), pool
-    )
-    try:
-        yield asker
-    finally:
-        await asker.close()
-        await waiting.close()
-        await pipe.close()
+    async with desk(server.url, pool) as own:
+        key = await fleet_keys(own.pipe, Settings(fleet_key=fleet))
+        asker = Asker(own, server.url, key, pool)
+        try:
+            yield asker
+        finally:
+            await asker.close()
 
 
 def code_of(result: Result) -> str | None:
