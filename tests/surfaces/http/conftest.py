@@ -26,6 +26,6 @@ def operator(api: Serving) -> Iterator[httpx2.Client]:
 
 @pytest.fixture
 def ann(api: Serving) -> Iterator[httpx2.Client]:
-    """Somebody without any privilege."""
+    """A caller without any privilege."""
     with api.client(api.session("ann")) as client:
         yield client

@@ -1,4 +1,4 @@
-"""A running `toolkiln serve`, and a client that can say anything to it."""
+"""A running `toolkiln serve`, and a client that can send anything to it."""
 
 import json
 import re
@@ -22,43 +22,25 @@ from toolkiln import Context, tool
 
 @tool(read_only=True)
 def greet(name: str) -> str:
-    """Greet a person by name.
-
-    Args:
-        name: Who is greeted.
-    """
+    """Greet a person by name."""
     return f"Hello {name}"
 
 
 @tool(read_only=True)
 def repeat(text: str, times: int) -> list[str]:
-    """Give back a text so many times.
-
-    Args:
-        text: What.
-        times: How often.
-    """
+    """Give back a text so many times."""
     return [text] * times
 
 
 @tool(read_only=True)
 def announce(name: str, ctx: Context) -> str:
-    """Greet a person by another tool, loudly.
-
-    Args:
-        name: Who is greeted.
-    """
+    """Greet a person by another tool, loudly."""
     return ctx.call("greet", name=name).upper()
 
 
 @tool(workspace="write")
 def linger(name: str, seconds: float) -> str:
-    """Leave a line in a file, wait, and leave another one.
-
-    Args:
-        name: Of the file in the workspace.
-        seconds: How long.
-    """
+    """Leave a line in a file, wait, and leave another one."""
     with Path(f"/workspace/{name}").open("a") as file:
         file.write("begun\\\\n")
         file.flush()
@@ -66,6 +48,11 @@ def linger(name: str, seconds: float) -> str:
         file.write("ended\\\\n")
     return "done"
 '''.replace("\\\\n", "\\n")
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+"""In every request of an MCP client of 2026-07-28."""
 SETTINGS = '[grants.linger]\nworkspace = "write"\n'
 
 
@@ -119,7 +106,7 @@ class Served:
         return code
 
     def connect(self) -> socket.socket:
-        """A connection, for whoever does not speak HTTP as one should."""
+        """A connection, for bytes that are no correct HTTP."""
         return socket.create_connection((self.host, self.port), timeout=BOUND)
 
     def ask(
@@ -129,8 +116,8 @@ class Served:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> "Answer":
-        """One request on a connection of its own, of the local person unless it says otherwise."""
-        given = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        """One request on a connection of its own, by default the local person's."""
+        given = bearer(self.token) if self.token else {}
         return self.ask_plainly(method, path, body, {**given, **(headers or {})})
 
     def ask_plainly(
@@ -166,13 +153,8 @@ class Served:
         self, tool: str, meta: Mapping[str, str], *, anonymous: bool = False, **arguments: Any
     ) -> Any:
         """What a client of 2026-07-28 gets, in one request."""
-        told = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {},
-            **meta,
-        }
-        asked = {"name": tool, "arguments": arguments, "_meta": told}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
+        params = {"name": tool, "arguments": arguments, "_meta": META | dict(meta)}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         headers = {
             "Accept": "application/json, text/event-stream",
             "MCP-Protocol-Version": "2026-07-28",
@@ -193,15 +175,8 @@ class Served:
         found = re.search(rf"^{re.escape(line)} (\S+)$", self.ask("GET", "/metrics").text, re.M)
         return float(found[1]) if found else 0.0
 
-    def memory(self) -> int:
-        """Bytes that the server holds."""
-        text = Path(f"/proc/{self.process.pid}/status").read_text()
-        found = re.search(r"^VmRSS:\s+(\d+) kB$", text, re.M)
-        assert found is not None
-        return int(found[1]) * 1024
-
     def peak(self) -> int:
-        """Bytes that the server held at most."""
+        """Bytes that the server has used at most."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         found = re.search(r"^VmHWM:\s+(\d+) kB$", text, re.M)
         assert found is not None
@@ -236,6 +211,17 @@ class Answer:
         return str(found["code"])
 
 
+def bearer(key: str) -> dict[str, str]:
+    """The header of a caller with a key."""
+    return {"Authorization": f"Bearer {key}"}
+
+
+def make_keys(shell: Shell, *users: str) -> list[str]:
+    """API keys of users, without privileges."""
+    created = (shell.invoke("keys", "create", user, "--user", user) for user in users)
+    return [done.out.strip() for done in created]
+
+
 def make_shell(folder: Path, settings: str = SETTINGS, **variables: str) -> Shell:
     """A folder with tools to be served."""
     (folder / "tools").mkdir()
@@ -246,7 +232,7 @@ def make_shell(folder: Path, settings: str = SETTINGS, **variables: str) -> Shel
 
 @contextmanager
 def serving(shell: Shell, *arguments: str) -> Iterator[Served]:
-    """A server, ended in the end whatever happens."""
+    """A server that ends with the block."""
     served = Served(shell, *arguments)
     try:
         yield served

@@ -1,6 +1,7 @@
 """An API served on a free port of this machine, over a small real catalog."""
 
 import asyncio
+import json
 import os
 import socket
 import threading
@@ -23,6 +24,8 @@ from toolkiln.surfaces.http.metrics import Metrics
 from toolkiln.surfaces.http.routes import ROUTES
 from toolkiln.surfaces.http.server import open_listener, url_of
 
+from .served import until
+
 SOON = 60.0
 
 WAITING = '''
@@ -33,11 +36,7 @@ from toolkiln import Context, tool
 
 @tool(timeout=120)
 def wait(seconds: float, ctx: Context) -> str:
-    """Wait for a while.
-
-    Args:
-        seconds: How long.
-    """
+    """Wait for a while."""
     ctx.report_progress(1, 2, "waiting")
     ctx.log("a line")
     print("out", flush=True)
@@ -47,20 +46,12 @@ def wait(seconds: float, ctx: Context) -> str:
 
 @tool(parallel=True, read_only=True)
 def long_text(characters: int) -> str:
-    """Write a long text.
-
-    Args:
-        characters: How long it is.
-    """
+    """Write a long text."""
     return "x" * characters
 '''
 FAILING = '''
 def fail(message: str = "no") -> str:
-    """Fail in its own words.
-
-    Args:
-        message: The words.
-    """
+    """Fail in its own words."""
     raise ValueError(message)
 '''
 RISKY = '''
@@ -69,11 +60,7 @@ from toolkiln import tool
 
 @tool(needs_approval=True, destructive=True)
 def pay(amount: int) -> int:
-    """Pay an amount.
-
-    Args:
-        amount: How much.
-    """
+    """Pay an amount."""
     return amount
 '''
 SETTABLE = '''
@@ -93,7 +80,7 @@ def measure(ctx: Context) -> str:
     return ctx.settings["unit"]
 '''
 KIT = '''
-from toolkiln import tool_metadata, method_metadata
+from toolkiln import tool_metadata
 
 
 @tool_metadata(visible=True)
@@ -101,19 +88,11 @@ class Shelf:
     """Things on a shelf."""
 
     def put_up(self, thing: str) -> str:
-        """Put a thing on the shelf.
-
-        Args:
-            thing: What it is.
-        """
+        """Put a thing on the shelf."""
         return thing
 
     def take_down(self, thing: str) -> str:
-        """Take a thing from the shelf.
-
-        Args:
-            thing: What it is.
-        """
+        """Take a thing from the shelf."""
         return thing
 '''
 FILES = {
@@ -125,22 +104,15 @@ FILES = {
 }
 TRIPLE = '''
 def triple(number: int) -> int:
-    """Multiply a number by three.
-
-    Args:
-        number: The number.
-    """
+    """Multiply a number by three."""
     return number * 3
 '''
+EVENTS = {"accept": "text/event-stream"}
 
 
 @tool(parallel=True)
 def double(number: int, ctx: Context) -> int:
-    """Double a number, in this process.
-
-    Args:
-        number: What is doubled.
-    """
+    """Double a number, in this process."""
     if number == 13:
         raise ToolError("unlucky")
     ctx.log("doubling")
@@ -217,3 +189,48 @@ class Serving:
             base_url=self.url, headers=headers, timeout=SOON, trust_env=False, **options
         ) as client:
             yield client
+
+
+def call(
+    client: httpx2.Client, tool: str, headers: Mapping[str, str] | None = None, **arguments: Any
+) -> httpx2.Response:
+    """Call a tool and wait for its result."""
+    body = {"arguments": arguments}
+    return client.post(f"/v1/tools/{tool}/call", json=body, headers=headers)
+
+
+def problem(answer: httpx2.Response) -> tuple[int, str]:
+    """The status and the code of a refusal."""
+    return answer.status_code, answer.json()["code"]
+
+
+def events(answer: httpx2.Response) -> Iterator[tuple[str, Any]]:
+    """The events of a stream, as they come."""
+    name = ""
+    for line in answer.iter_lines():
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield name, json.loads(line.removeprefix("data: "))
+
+
+class Paying:
+    """A call of `pay` by a user, which waits for a person."""
+
+    def __init__(self, api: Serving, user: str, amount: int) -> None:
+        self._api, self._amount = api, amount
+        self.token = api.session(user)
+        self._thread = threading.Thread(target=self._pay)
+        self._thread.start()
+        with api.client(self.token) as client:
+            until(lambda: bool(client.get("/v1/approvals").json()["items"]))
+            (self.request,) = client.get("/v1/approvals").json()["items"]
+        self.place = f"/v1/approvals/{self.request['id']}"
+
+    def _pay(self) -> None:
+        with self._api.client(self.token) as client:
+            self._result = call(client, "pay", amount=self._amount).json()
+
+    def result(self) -> Any:
+        self._thread.join(SOON)
+        return self._result

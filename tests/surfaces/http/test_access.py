@@ -1,15 +1,20 @@
 """Which requests come in, and when a cookie says who makes them."""
 
-import pytest
-
+from tables import each_row
 from toolkiln.surfaces.http.middleware import AccessPolicy, RequestOrigin, clear_cookies, set_cookie
 from toolkiln.surfaces.http.responses import HttpProblem
 
 HERE = {"host": "127.0.0.1:8420"}
 THERE = {"host": "kiln.example", "sec-fetch-site": "same-origin"}
-PAGE = {"x-toolkiln-page": "1", "sec-fetch-site": "same-origin"}
+PLAIN = {"host": "10.0.0.7:8420"}
+MARK = {"x-toolkiln-page": "1"}
+FORWARDED = {"x-forwarded-for": "10.0.0.1"}
+PAGE = {**MARK, "sec-fetch-site": "same-origin"}
 COOKIE = {"cookie": "other=1; toolkiln-8420=ts_mine"}
 SECURE = {"cookie": "__Host-toolkiln=ts_mine"}
+NO_CALLER, NO_CALLER_HERE = RequestOrigin(), RequestOrigin(is_local=True)
+CALLER = RequestOrigin(token="ts_mine")
+CALLER_HERE = RequestOrigin(token="ts_mine", is_local=True)
 LOCAL, KEYED = AccessPolicy(any_host=False), AccessPolicy(any_host=True)
 
 
@@ -25,29 +30,29 @@ def check(
 
 
 class TestPagesOfOtherSites:
-    @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
-    @pytest.mark.parametrize("site", ["cross-site", "same-site", "nonsense"])
-    @pytest.mark.parametrize("path", ["/v1/tools", "/mcp", "/metrics"])
-    def test_are_turned_away_whatever_they_ask(self, method: str, site: str, path: str) -> None:
-        asked = {**HERE, "sec-fetch-site": site}
+    @each_row(
+        "method, site, path",
+        [
+            *(
+                (method, "cross-site", "/v1/tools")
+                for method in ("GET", "POST", "DELETE", "OPTIONS")
+            ),
+            *(("GET", site, "/v1/tools") for site in ("same-site", "nonsense")),
+            *(("GET", "cross-site", path) for path in ("/mcp", "/metrics")),
+            *(("POST", "cross-site", path) for path in ("/mcp", "/ui/login", "/ui/logout")),
+        ],
+    )
+    def test_are_refused(self, method: str, site: str, path: str) -> None:
+        assert check(LOCAL, {**HERE, "sec-fetch-site": site}, path, method) == "origin_refused"
 
-        assert check(LOCAL, asked, path, method) == "origin_refused"
-
-    @pytest.mark.parametrize("path", ["/", "/ui", "/ui/", "/ui/tools/x", "/docs", "/healthz"])
-    def test_can_lead_to_what_anybody_may_see(self, path: str) -> None:
+    @each_row("path", ["/", "/ui", "/ui/", "/ui/tools/x", "/docs", "/healthz"])
+    def test_can_lead_to_public_pages(self, path: str) -> None:
         asked = {**HERE, "sec-fetch-site": "cross-site"}
 
         assert check(LOCAL, asked, path) == RequestOrigin(is_local=True)
         assert check(KEYED, {**asked, "host": "kiln.example"}, path) == RequestOrigin()
 
-    def test_cannot_log_anybody_in_or_out(self) -> None:
-        asked = {**HERE, "sec-fetch-site": "cross-site"}
-
-        found = {check(LOCAL, asked, f"/ui/{what}", "POST") for what in ("login", "logout")}
-
-        assert found == {"origin_refused"}
-
-    def test_of_configured_origins_may_ask_but_are_not_the_own_page(self) -> None:
+    def test_of_configured_origins_are_accepted_but_are_not_the_own_page(self) -> None:
         access = AccessPolicy(False, origins=frozenset({"https://app.example"}))
         origin = {"origin": "https://app.example", "sec-fetch-site": "cross-site"}
 
@@ -55,64 +60,49 @@ class TestPagesOfOtherSites:
 
         assert found == RequestOrigin("https://app.example", is_local=True)
 
-    @pytest.mark.parametrize("site", ["none", "same-origin"])
-    def test_are_not_meant_where_a_person_or_the_page_asks(self, site: str) -> None:
+    @each_row("site", ["none", "same-origin"])
+    def test_are_neither_a_person_nor_the_own_page(self, site: str) -> None:
         assert check(LOCAL, {**HERE, "sec-fetch-site": site}) == RequestOrigin(is_local=True)
 
 
 class TestCookie:
-    def test_says_who_asks_where_the_own_page_does(self) -> None:
-        assert check(LOCAL, {**HERE, **PAGE, **COOKIE}) == RequestOrigin(
-            token="ts_mine", is_local=True
-        )
-        assert check(KEYED, {**THERE, **PAGE, **SECURE}) == RequestOrigin(token="ts_mine")
+    @each_row(
+        "access, headers, origin",
+        [
+            (LOCAL, {**HERE, **PAGE, **COOKIE}, CALLER_HERE),
+            (KEYED, {**THERE, **PAGE, **SECURE}, CALLER),
+            # without the header of the page, or with another value
+            (LOCAL, {**HERE, **COOKIE}, NO_CALLER_HERE),
+            (KEYED, {**THERE, **SECURE}, NO_CALLER),
+            (KEYED, {**THERE, **SECURE, "x-toolkiln-page": "yes"}, NO_CALLER),
+            # a page on another port of this machine
+            (KEYED, {**HERE, **COOKIE, **MARK, "origin": "http://127.0.0.1:3000"}, NO_CALLER_HERE),
+            # over plain HTTP browsers do not name the site
+            (KEYED, {**PLAIN, **MARK, **COOKIE}, CALLER),
+            (KEYED, {**PLAIN, **MARK, **COOKIE, "origin": "http://10.0.0.7:8420"}, CALLER),
+            # over TLS a neighbouring site can set a cookie without the prefix
+            (KEYED, {**THERE, **PAGE, "cookie": "toolkiln=ts_theirs"}, NO_CALLER),
+            (KEYED, {**THERE, **PAGE, **SECURE, "authorization": "Bearer x"}, NO_CALLER),
+            # a proxy on this machine does not make a request local
+            (LOCAL, {**HERE, **PAGE, **FORWARDED, "cookie": "toolkiln-8420=nonsense"}, NO_CALLER),
+        ],
+    )
+    def test_identifies_the_caller_for_the_own_page_alone(
+        self, access: AccessPolicy, headers: dict[str, str], origin: RequestOrigin
+    ) -> None:
+        assert check(access, headers, method="POST") == origin
 
-    def test_is_no_credential_without_the_page_s_header(self) -> None:
-        assert check(KEYED, {**THERE, **SECURE}) == RequestOrigin()
-        assert check(KEYED, {**THERE, **SECURE, "x-toolkiln-page": "yes"}) == RequestOrigin()
-        assert check(LOCAL, {**HERE, **COOKIE}) == RequestOrigin(is_local=True)
-
-    def test_is_no_credential_of_a_page_on_another_port(self) -> None:
-        other = {"origin": "http://127.0.0.1:3000"}
-        page = {**HERE, **COOKIE, "x-toolkiln-page": "1", **other}
-
-        assert check(KEYED, page, method="POST") == RequestOrigin(is_local=True)
-
-    def test_counts_over_plain_http_where_browsers_do_not_name_the_site(self) -> None:
-        page = {"host": "10.0.0.7:8420", "x-toolkiln-page": "1", **COOKIE}
-
-        assert check(KEYED, page) == RequestOrigin(token="ts_mine")
-        assert check(KEYED, {**page, "origin": "http://10.0.0.7:8420"}) == RequestOrigin(
-            token="ts_mine"
-        )
-
-    def test_that_a_neighbouring_site_could_have_set_does_not_count_over_tls(self) -> None:
-        plain = {"cookie": "toolkiln=ts_theirs"}
-
-        assert check(KEYED, {**THERE, **PAGE, **plain}) == RequestOrigin()
-
-    def test_goes_after_authorization(self) -> None:
-        assert (
-            check(KEYED, {**THERE, **PAGE, **SECURE, "authorization": "Bearer x"})
-            == RequestOrigin()
-        )
-
-    @pytest.mark.parametrize(
+    @each_row(
         "cookie",
         [
             "toolkiln-8420=tk_key", "toolkiln-8420=", "toolkiln-8420=ts_a; toolkiln-8420=ts_b",
             "toolkiln=ts_mine", "toolkiln-9999=ts_mine", "toolkiln-8420=ts_a b", ";;=;", "x" * 9999,
         ],
     )  # fmt: skip
-    def test_that_is_none_of_ours_is_nothing(self, cookie: str) -> None:
+    def test_of_another_form_is_ignored(self, cookie: str) -> None:
         keyed = {**HERE, **PAGE, "cookie": cookie}
 
         assert check(KEYED, keyed) == RequestOrigin(is_local=True)
-
-    def test_does_not_make_local_what_a_proxy_forwards_to_this_machine(self) -> None:
-        forwarded = {**HERE, **PAGE, "x-forwarded-for": "10.0.0.1"}
-
-        assert check(LOCAL, {**forwarded, "cookie": "toolkiln-8420=nonsense"}) == RequestOrigin()
 
     def test_is_kept_from_scripts_and_other_sites(self) -> None:
         plain = set_cookie({b"host": "127.0.0.1:8420"}, "ts_mine", 60.5)

@@ -10,8 +10,7 @@ from toolkiln.surfaces.http.adapter import Route
 from toolkiln.surfaces.http.responses import STATUSES
 from toolkiln.surfaces.http.routes import ROUTES
 
-from .serving import TRIPLE, Serving
-from .test_api_guarding import Paying
+from .serving import TRIPLE, Paying, Serving, call
 
 PAGE = (Path(__file__).parents[3] / "docs" / "http.md").read_text("utf-8")
 HERE = "http://127.0.0.1:8420"
@@ -72,7 +71,7 @@ def route_of(sent: httpx2.Request) -> Route:
 
 
 def test_every_example_works(api: Serving, operator: httpx2.Client) -> None:
-    cut = operator.post("/v1/tools/long_text/call", json={"arguments": {"characters": 60_000}})
+    cut = call(operator, "long_text", characters=60_000)
     lasting = {"arguments": {"seconds": 100}, "background": True}
     running = operator.post("/v1/tools/wait/call", json=lasting)
     first, second = Paying(api, "bea", 50), Paying(api, "bob", 60)

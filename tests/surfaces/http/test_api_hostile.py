@@ -1,42 +1,40 @@
-"""Requests that were not meant well: every one gets a clear answer, and the server goes on."""
+"""Hostile requests: each one gets a clear answer, and the server goes on."""
 
 import json
 from typing import Any
 
-import httpx2
 import pytest
+from httpx2 import Client
 
+from tables import each_row
 from toolkiln.model.call import Result, SentFile, Status
 from toolkiln.surfaces.http.responses import to_json
 
-from .serving import Serving
+from .serving import call, problem
 
 CALL = "/v1/tools/double/call"
 JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture(autouse=True)
-def alive(operator: httpx2.Client) -> Any:
-    """Whatever was sent, the next call is answered as ever."""
+def alive(operator: Client) -> Any:
+    """The next call is answered as ever."""
     yield
-    answer = operator.post(CALL, json={"arguments": {"number": 2}})
-    assert answer.json()["value"] == 4
+    assert call(operator, "double", number=2).json()["value"] == 4
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b"{", b"nonsense", b"\xff\xfe", b'{"arguments": {"number": NaN}}', b"\x00",
         b"[" * 100_000, b'{"a":' * 50_000, b'"\\ud800"', b'{"arguments": {"number": 1}} extra',
     ],
 )  # fmt: skip
-def test_what_is_no_json_is_told_so(operator: httpx2.Client, body: bytes) -> None:
-    answer = operator.post(CALL, content=body, headers=JSON)
-
-    assert (answer.status_code, answer.json()["code"]) == (400, "bad_json")
+def test_a_body_that_is_no_json_is_refused(operator: Client, body: bytes) -> None:
+    assert problem(operator.post(CALL, content=body, headers=JSON)) == (400, "bad_json")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         [], 5, "text", None, {"argument": {}}, {"arguments": []}, {"arguments": "{}"},
@@ -45,17 +43,15 @@ def test_what_is_no_json_is_told_so(operator: httpx2.Client, body: bytes) -> Non
         {"arguments": {}, "session": "ts_x"}, {"arguments": {}, "surface": "cli"},
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_told_by_place(operator: httpx2.Client, body: Any) -> None:
+def test_a_body_that_does_not_fit_is_refused_with_the_place(operator: Client, body: Any) -> None:
     answer = operator.post(CALL, content=json.dumps(body), headers=JSON)
 
-    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    assert problem(answer) == (422, "invalid_request")
     assert answer.json()["errors"][0]["place"].startswith("body")
 
 
-@pytest.mark.parametrize(
-    "number", [10**30, -(10**400), 1e308, "12", "\u202e", {"deep": [[[[]]]]}, None, True]
-)
-def test_arguments_of_any_kind_end_in_a_result(operator: httpx2.Client, number: Any) -> None:
+@each_row("number", [10**30, -(10**400), 1e308, "12", "\u202e", {"deep": [[[[]]]]}, None, True])
+def test_arguments_of_any_kind_end_in_a_result(operator: Client, number: Any) -> None:
     content = json.dumps({"arguments": {"number": number}})
 
     answer = operator.post(CALL, content=content, headers=JSON)
@@ -64,8 +60,8 @@ def test_arguments_of_any_kind_end_in_a_result(operator: httpx2.Client, number: 
     assert answer.json()["status"] in ("ok", "invalid", "failed")
 
 
-@pytest.mark.parametrize(
-    ("query", "place"),
+@each_row(
+    "query, place",
     [
         ("limit=0", "query.limit"), ("limit=201", "query.limit"), ("limit=1.0", "query.limit"),
         ("limit=%201", "query.limit"), ("limit=1_0", "query.limit"), ("limit=٣", "query.limit"),
@@ -73,20 +69,14 @@ def test_arguments_of_any_kind_end_in_a_result(operator: httpx2.Client, number: 
         ("nope=1", "query.nope"), ("q=", "query.q"),
     ],
 )  # fmt: skip
-def test_parameters_mean_what_they_say(operator: httpx2.Client, query: str, place: str) -> None:
+def test_a_parameter_that_does_not_fit_is_refused(operator: Client, query: str, place: str) -> None:
     answer = operator.get(f"/v1/tools?{query}")
 
-    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    assert problem(answer) == (422, "invalid_request")
     assert answer.json()["errors"][0]["place"] == place
 
 
-def test_a_query_that_is_no_text_is_refused(operator: httpx2.Client) -> None:
-    answer = operator.get("/v1/tools?toolkit=%ff")
-
-    assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
-
-
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         "/v1/tools/a%2Fb", "/v1/tools/%2e%2e%2f%2e%2e%2fetc", "/v1/tools/%00",
@@ -95,79 +85,52 @@ def test_a_query_that_is_no_text_is_refused(operator: httpx2.Client) -> None:
         "/v1/tools/double/versions/%27%3B--", "/v1/", "/v1/tools/", "/v1//tools", "/V1/tools",
     ],
 )  # fmt: skip
-def test_odd_paths_lead_nowhere(operator: httpx2.Client, path: str) -> None:
+def test_odd_paths_are_not_found(operator: Client, path: str) -> None:
     answer = operator.get(path)
 
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_a_path_that_is_no_text_is_refused(operator: httpx2.Client) -> None:
-    answer = operator.get("/v1/tools/%ff")
+@each_row("path", ["/v1/tools/%ff", "/v1/tools?toolkit=%ff"])
+def test_an_address_that_is_no_text_is_refused(operator: Client, path: str) -> None:
+    assert problem(operator.get(path)) == (400, "bad_request")
 
-    assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
 
-
-@pytest.mark.parametrize(
-    ("method", "path"), [("POST", "/v1/tools"), ("TRACE", CALL), ("GET", CALL)]
-)
-def test_other_methods_are_told_which_there_are(
-    operator: httpx2.Client, method: str, path: str
+@each_row("method, path", [("POST", "/v1/tools"), ("TRACE", CALL), ("GET", CALL)])
+def test_other_methods_are_refused_with_those_allowed(
+    operator: Client, method: str, path: str
 ) -> None:
     answer = operator.request(method, path)
 
-    assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
+    assert problem(answer) == (405, "method_not_allowed")
     assert answer.headers["allow"]
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "", "application/x-www-form-urlencoded"])
-def test_a_body_of_another_kind_is_refused(operator: httpx2.Client, kind: str) -> None:
-    answer = operator.post(CALL, content=b"{}", headers={"content-type": kind})
+@each_row("kind", ["text/plain", "", "multipart/form-data", "application/x-www-form-urlencoded"])
+def test_only_bodies_that_no_form_of_another_site_can_send_are_taken(
+    operator: Client, kind: str
+) -> None:
+    for path, body in ((CALL, b"{}"), ("/v1/keys", b'{"name": "x", "user_id": "x"}')):
+        answer = operator.post(path, content=body, headers={"content-type": kind})
 
-    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
-
-
-def test_a_page_of_another_site_can_post_nothing(operator: httpx2.Client) -> None:
-    """Only bodies that a browser asks about first are taken for bodies."""
-    forms = ("text/plain", "multipart/form-data", "application/x-www-form-urlencoded")
-
-    body = b'{"name": "x", "user_id": "x"}'
-    answers = [
-        operator.post("/v1/keys", content=body, headers={"content-type": form}) for form in forms
-    ]
-
-    assert {answer.status_code for answer in answers} == {415}
+        assert problem(answer) == (415, "unsupported_media_type")
 
 
-def test_halves_of_characters_and_bytes_are_answered_as_json() -> None:
+def test_results_that_no_json_can_hold_are_answered_as_json(operator: Client) -> None:
+    file = SentFile(name="f", data=b"\xff")
+    value = {"\udfff": float("inf"), "x": [float("nan"), float("-inf")]}
     result = Result(
-        call_id="1",
-        tool="t",
-        status=Status.OK,
-        text="\ud800",
-        value={"\udfff": float("inf")},
-        files=(SentFile(name="f", data=b"\xff"),),
+        call_id="1", tool="t", status=Status.OK, text="\ud800", value=value, files=(file,)
     )
-
-    told = json.loads(to_json(result))
-
-    assert (told["text"], told["files"][0]["data"]) == ("\ud800", "/w==")
-
-
-def test_infinities_are_answered_as_json() -> None:
-    result = Result(call_id="1", tool="t", status=Status.OK, value=[float("nan"), float("-inf")])
+    source = 'def half() -> str:\n    """Give half a character."""\n    return chr(0xD800)\n'
 
     def refuse(constant: str) -> None:
         raise ValueError(constant)
 
-    assert json.loads(to_json(result), parse_constant=refuse)["value"] == [None, None]
-
-
-def test_a_tool_that_gives_half_a_character_is_answered(
-    api: Serving, operator: httpx2.Client
-) -> None:
-    source = 'def half() -> str:\n    """Give half a character."""\n    return chr(0xD800)\n'
-
+    encoded = json.loads(to_json(result), parse_constant=refuse)
     answer = operator.post("/v1/run", json={"source": source})
 
+    assert (encoded["text"], encoded["files"][0]["data"]) == ("\ud800", "/w==")
+    assert list(encoded["value"].values()) == [None, [None, None]]
     assert answer.status_code == 200

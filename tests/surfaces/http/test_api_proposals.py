@@ -1,15 +1,14 @@
 """Files that wait for a person: what is shown of them over HTTP, and what an answer binds."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx2
 import pytest
+from httpx2 import Client, Response
 
 from toolkiln.model.identity import Privilege
 
-from .serving import FAILING, TRIPLE, Serving
+from .serving import FAILING, TRIPLE, Serving, call, problem
 
 ASKING = '''
 from toolkiln import tool
@@ -29,6 +28,7 @@ def loose() -> str:
     """Run anywhere."""
     return "free"
 '''
+EXAMPLE_THAT_FAILS = 'three.\n\n    Examples:\n        >>> triple(2)\n        7\n    """'
 
 
 @pytest.fixture(scope="module")
@@ -49,60 +49,68 @@ def _nothing_waits(api: Serving) -> Iterator[None]:
     (api.tools / "failing.py").write_text(FAILING, "utf-8")
 
 
+@pytest.fixture
+def bob(api: Serving) -> Iterator[Client]:
+    """A caller who writes tools."""
+    with api.client(api.session("bob", Privilege.WRITE_TOOLS)) as client:
+        yield client
+
+
 def put(api: Serving, file: str, source: str) -> None:
-    """Have a file on disk that nobody decided about."""
+    """Have a file on disk that no person has decided about."""
     (api.tools / file).write_text(source, "utf-8")
 
 
-def shown(client: httpx2.Client, file: str) -> dict[str, Any]:
+def shown(client: Client, file: str) -> dict[str, Any]:
     """A file that waits."""
     items = client.get("/v1/proposals").json()["items"]
     (found,) = [item for item in items if item["file"] == file]
     return dict(found)
 
 
-def looked(item: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """An answer about exactly that."""
-    return {key: item[key] for key in ("file", "digest", "base")} | more
+def decide(client: Client, how: str, item: dict[str, Any], **more: Any) -> Response:
+    """An answer about exactly the version that was looked at."""
+    looked_at = {key: item[key] for key in ("file", "digest", "base")}
+    return client.post(f"/v1/proposals/{how}", json=looked_at | more)
 
 
-def decide(client: httpx2.Client, how: str, item: dict[str, Any], **more: Any) -> httpx2.Response:
-    return client.post(f"/v1/proposals/{how}", json=looked(item, **more))
+def recorded(client: Client, act: str) -> Any:
+    """The detail of the last record of an act."""
+    return client.get("/v1/audit", params={"act": act}).json()["items"][0]["detail"]
 
 
-def recorded(client: httpx2.Client, act: str) -> dict[str, Any]:
-    """The last record of an act."""
-    return dict(client.get("/v1/audit", params={"act": act}).json()["items"][0])
-
-
-def test_a_proposal_is_shown_with_who_made_it_and_admitted_with_a_reason(
-    api: Serving, operator: httpx2.Client
+def test_a_proposal_is_shown_with_its_author_and_admitted_with_a_reason(
+    api: Serving, operator: Client, bob: Client
 ) -> None:
-    with api.client(api.session("bob", Privilege.WRITE_TOOLS)) as bob:
-        bob.put("/v1/tools/triple", json={"source": TRIPLE})
+    sources = TRIPLE.replace("* 3", "* 2"), TRIPLE
+    proposed = [bob.put("/v1/tools/triple", json={"source": source}) for source in sources]
+    early = call(operator, "triple", number=5)
+    run = bob.post("/v1/run", json={"source": TRIPLE})
     put(api, "other.py", TRIPLE.replace("triple", "other"))
     item = shown(operator, "triple.py")
 
-    all_of_them, proposed = (
+    everything, proposals = (
         operator.get("/v1/proposals", params={"state": state}).json()["total"]
         for state in ("all", "proposed")
     )
     admitted = decide(operator, "admit", item, reason="looks good")
-    called = operator.post("/v1/tools/triple/call", json={"arguments": {"number": 5}})
+    called = call(operator, "triple", number=5)
 
+    assert [answer.status_code for answer in proposed] == [202, 202]
+    assert proposed[1].json()["proposed"]
+    assert problem(early) == (404, "not_admitted")
+    assert problem(run) == (403, "not_allowed")
     assert (item["state"], item["by"], item["names"]) == ("proposed", "bob", ["triple"])
     assert (item["source"], item["base"], item["base_source"]) == (TRIPLE, None, None)
     assert item["at"] > 1.7e9
     assert admitted.json()["tools"] == ["triple"]
     assert called.json()["value"] == 15
-    assert recorded(operator, "admit")["detail"] == "triple.py: looks good"
-    assert (all_of_them, proposed) == (2, 1)
+    assert recorded(operator, "admit") == "triple.py: looks good"
+    assert (everything, proposals) == (2, 1)
     assert operator.get("/v1/proposals", params={"state": "proposed"}).json()["items"] == []
 
 
-def test_a_changed_file_is_shown_against_what_is_served(
-    api: Serving, operator: httpx2.Client
-) -> None:
+def test_a_changed_file_is_shown_against_the_served_version(api: Serving, operator: Client) -> None:
     put(api, "failing.py", FAILING.replace("ValueError", "OSError"))
 
     item = shown(operator, "failing.py")
@@ -112,13 +120,12 @@ def test_a_changed_file_is_shown_against_what_is_served(
     assert item["base_source"] == FAILING
     assert "-    raise ValueError(message)\n+    raise OSError(message)\n" in item["diff"]
     assert rejected.json()["served"]
-    assert recorded(operator, "reject")["detail"] == "failing.py: worse"
+    assert recorded(operator, "reject") == "failing.py: worse"
     assert operator.get("/v1/tools/fail").json()["digest"] == item["base"]
 
 
-def test_what_is_served_already_waits_for_nobody(api: Serving, operator: httpx2.Client) -> None:
-    with api.client(api.session("bob", Privilege.WRITE_TOOLS)) as bob:
-        made = bob.put("/v1/tools/fail", json={"source": FAILING})
+def test_the_served_version_again_is_no_proposal(operator: Client, bob: Client) -> None:
+    made = bob.put("/v1/tools/fail", json={"source": FAILING})
 
     assert made.is_success
     for state in ("all", "proposed"):
@@ -127,8 +134,8 @@ def test_what_is_served_already_waits_for_nobody(api: Serving, operator: httpx2.
 
 
 @pytest.mark.parametrize("how", ["admit", "reject"])
-def test_what_was_not_looked_at_is_not_decided(
-    api: Serving, operator: httpx2.Client, how: str
+def test_only_the_version_that_was_looked_at_is_decided(
+    api: Serving, operator: Client, how: str
 ) -> None:
     put(api, "fresh.py", TRIPLE)
     item = shown(operator, "fresh.py")
@@ -137,12 +144,11 @@ def test_what_was_not_looked_at_is_not_decided(
     late = decide(operator, how, item)
     other_base = decide(operator, how, {**shown(operator, "fresh.py"), "base": "0" * 64})
 
-    assert (late.status_code, late.json()["code"]) == (412, "outdated")
-    assert (other_base.status_code, other_base.json()["code"]) == (412, "outdated")
+    assert problem(late) == problem(other_base) == (412, "outdated")
     assert shown(operator, "fresh.py")["state"] == "new"
 
 
-def test_the_first_answer_counts(api: Serving, operator: httpx2.Client) -> None:
+def test_the_first_answer_counts(api: Serving, operator: Client) -> None:
     put(api, "once.py", TRIPLE)
     item = shown(operator, "once.py")
 
@@ -157,9 +163,7 @@ def test_the_first_answer_counts(api: Serving, operator: httpx2.Client) -> None:
     assert operator.get("/v1/tools/triple").status_code == 200
 
 
-def test_rights_are_shown_and_granted_only_on_request(
-    api: Serving, operator: httpx2.Client
-) -> None:
+def test_permissions_are_shown_and_granted_only_on_request(api: Serving, operator: Client) -> None:
     put(api, "asking.py", ASKING)
     item = shown(operator, "asking.py")
 
@@ -171,33 +175,27 @@ def test_rights_are_shown_and_granted_only_on_request(
     granted = operator.get("/v1/tools/fetch").json()["granted"]
 
     (asked,) = item["rights"]
-    assert (asked["network"], asked["workspace"], asked["secrets"]) == (
-        ["example.com"],
-        "read",
-        ["TOKEN"],
-    )
+    assert (asked["network"], asked["workspace"]) == (["example.com"], "read")
+    assert asked["secrets"] == ["TOKEN"]
     assert (again["rights"], again["grants"]) == ([], item["grants"])
     assert (without["network"], granted["network"]) == ([], ["example.com"])
 
 
-def test_what_does_not_pass_is_refused_with_its_lines(
-    api: Serving, operator: httpx2.Client
-) -> None:
-    example = '    number: The number.\n\n    Examples:\n        >>> triple(2)\n        7\n    """'
-    put(api, "wrong.py", TRIPLE.replace('    number: The number.\n    """', example))
+def test_a_file_with_errors_is_refused_with_its_lines(api: Serving, operator: Client) -> None:
+    put(api, "wrong.py", TRIPLE.replace('three."""', EXAMPLE_THAT_FAILS))
     put(api, "broken.py", "def (")
 
-    wrong = decide(operator, "admit", shown(operator, "wrong.py"))
-    broken = decide(operator, "admit", shown(operator, "broken.py"))
+    wrong, broken = (
+        decide(operator, "admit", shown(operator, file)) for file in ("wrong.py", "broken.py")
+    )
 
-    assert (wrong.status_code, wrong.json()["code"]) == (422, "refused")
+    assert problem(wrong) == problem(broken) == (422, "refused")
     assert wrong.json()["errors"][0]["message"].startswith("example-fails")
     assert wrong.json()["errors"][0]["place"].startswith("wrong.py:")
-    assert (broken.status_code, broken.json()["code"]) == (422, "refused")
 
 
 def test_only_people_with_admin_look_and_decide(
-    api: Serving, operator: httpx2.Client, ann: httpx2.Client
+    api: Serving, operator: Client, ann: Client
 ) -> None:
     put(api, "loose.py", LOOSE)
     item = shown(operator, "loose.py")
@@ -208,37 +206,25 @@ def test_only_people_with_admin_look_and_decide(
 
     assert {answer.status_code for answer in answers} == {403}
     assert item["rights"][0]["without_sandbox"]
-    assert (unsandboxed.status_code, unsandboxed.json()["code"]) == (403, "not_allowed")
+    assert problem(unsandboxed) == (403, "not_allowed")
     assert shown(operator, "loose.py")["state"] == "new"
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        "nope.py",
-        "../outside.py",
-        "/etc/passwd",
-        "a\0b.py",
-        "x" * 4000,
-        "./here.py",
-        "_manifest.json",
-    ],
-)
-def test_a_file_that_is_none_of_the_folder_is_not_found(
-    api: Serving, operator: httpx2.Client, file: str
-) -> None:
+def test_a_path_that_is_no_file_of_the_folder_is_not_found(api: Serving, operator: Client) -> None:
     (api.folder / "outside.py").write_text(TRIPLE)
     put(api, "here.py", TRIPLE)
-    digest = shown(operator, "here.py")["digest"]
+    item = {**shown(operator, "here.py"), "base": None}
+    paths = [
+        "nope.py", "../outside.py", "/etc/passwd", "a\0b.py", "x" * 4000, "./here.py",
+        "_manifest.json",
+    ]  # fmt: skip
 
-    answer = operator.post(
-        "/v1/proposals/admit", json={"file": file, "digest": digest, "base": None}
-    )
+    answers = {path: problem(decide(operator, "admit", {**item, "file": path})) for path in paths}
 
-    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert answers == dict.fromkeys(paths, (404, "not_found"))
 
 
-def test_a_long_list_comes_in_parts(api: Serving, operator: httpx2.Client) -> None:
+def test_a_long_list_comes_in_parts(api: Serving, operator: Client) -> None:
     for number in range(5):
         put(api, f"many_{number}.py", TRIPLE.replace("triple", f"many_{number}"))
 
@@ -249,24 +235,3 @@ def test_a_long_list_comes_in_parts(api: Serving, operator: httpx2.Client) -> No
     files = [item["file"] for item in first["items"] + rest["items"]]
     assert files == [f"many_{number}.py" for number in range(5)]
     assert (first["total"], rest["total"], rest["next_cursor"]) == (5, 4, None)
-
-
-def test_a_proposal_lists_an_overruled_error_and_the_admission_records_it(
-    api: Serving, operator: httpx2.Client
-) -> None:
-    key = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
-    source = f'KEY = "{key}"  # toolkiln: ignore[literal-secret]\n{TRIPLE}'
-    with api.client(api.session("bob", Privilege.WRITE_TOOLS)) as bob:
-        refused = bob.put("/v1/tools/triple", json={"source": source.replace("# toolkiln", "#")})
-        proposed = bob.put("/v1/tools/triple", json={"source": source})
-    item = shown(operator, "triple.py")
-
-    admitted = decide(operator, "admit", item)
-
-    manifest = json.loads((api.tools / "_manifest.json").read_bytes())
-    [recorded_error] = manifest["files"]["triple.py"]["overruled"]
-    assert (refused.status_code, proposed.status_code) == (422, 202), proposed.text
-    assert [f["rule"] for f in item["findings"] if f["overruled"]] == ["literal-secret"]
-    assert admitted.json()["tools"] == ["triple"], admitted.text
-    assert recorded_error["rule"] == "literal-secret"
-    assert recorded_error["by"] == manifest["files"]["triple.py"]["admitted_by"]

@@ -1,27 +1,35 @@
 """Sources that are run or read over HTTP, and leave nothing behind; search and selection."""
 
+from collections.abc import Iterator
 from typing import get_args
 
-import httpx2
 import pytest
+from httpx2 import Client, Response
 
+from tables import each_row
 from toolkiln.kiln import PROVIDERS
 from toolkiln.model.identity import Privilege
 from toolkiln.schema.providers import Provider
 
-from .serving import FAILING, SETTABLE, TRIPLE, Serving
-from .test_api_calls import EVENTS, events
+from .serving import EVENTS, FAILING, SETTABLE, TRIPLE, Serving, call, events, problem
 
 TWO = TRIPLE + TRIPLE.replace("triple", "quadruple").replace("* 3", "* 4")
 
 
-def run(client: httpx2.Client, source: str, **given: object) -> httpx2.Response:
+@pytest.fixture
+def gil(api: Serving) -> Iterator[Client]:
+    """A caller who writes tools."""
+    with api.client(api.session("gil", Privilege.WRITE_TOOLS)) as client:
+        yield client
+
+
+def run(client: Client, source: str, **given: object) -> Response:
     return client.post("/v1/run", json={"source": source, **given})
 
 
 class TestRunning:
     def test_a_source_runs_in_the_sandbox_and_nothing_is_kept(
-        self, api: Serving, operator: httpx2.Client
+        self, api: Serving, operator: Client
     ) -> None:
         before = set(api.tools.rglob("*"))
 
@@ -32,7 +40,7 @@ class TestRunning:
         assert operator.get("/v1/tools/triple").status_code == 404
         assert operator.get("/v1/tools/triple/versions").status_code == 404
 
-    def test_one_of_several_tools_is_named(self, operator: httpx2.Client) -> None:
+    def test_one_of_several_tools_is_named(self, operator: Client) -> None:
         named = run(operator, TWO, tool="quadruple", arguments={"number": 2})
         unnamed = run(operator, TWO, arguments={"number": 2})
         wrong = run(operator, TWO, tool="tripel", arguments={"number": 2})
@@ -41,28 +49,30 @@ class TestRunning:
         assert (unnamed.status_code, wrong.status_code) == (400, 404)
         assert "'triple'" in wrong.json()["hint"]
 
-    def test_it_can_call_other_tools(self, operator: httpx2.Client) -> None:
-        source = TRIPLE.replace("(number: int)", "(number: int, ctx: Context)").replace(
-            "number * 3", 'ctx.call("double", number=number)'
-        )
+    def test_it_calls_other_tools_and_its_events_can_be_followed(self, operator: Client) -> None:
+        nested = 'print("here", flush=True)\n    return ctx.call("double", number=4)'
+        source = TRIPLE.replace("return number * 3", nested)
+        source = source.replace("number: int", "number: int, ctx: Context")
+        source = f"from toolkiln import Context\n{source}"
+        sent = {"source": source, "arguments": {"number": 1}}
 
-        answer = run(operator, f"from toolkiln import Context\n{source}", arguments={"number": 4})
+        with operator.stream("POST", "/v1/run", json=sent, headers=EVENTS) as answer:
+            received = list(events(answer))
 
-        assert answer.json()["value"] == 8
+        assert [name for name, _ in received] == ["stdout", "result"]
+        assert received[-1][1]["value"] == 8
 
-    def test_it_gets_no_settings_of_the_tool_whose_name_it_has(
-        self, operator: httpx2.Client
-    ) -> None:
-        operator.patch("/v1/tools/measure/settings", json={"values": {"token": "open sesame"}})
-        source = SETTABLE.replace('ctx.settings["unit"]', "repr(dict(ctx.settings))")
+    def test_it_gets_no_settings_of_a_tool_with_the_same_name(self, operator: Client) -> None:
+        place = "/v1/tools/measure/settings"
+        operator.patch(place, json={"values": {"token": "open sesame"}})
 
-        answer = run(operator, source)
-        operator.patch("/v1/tools/measure/settings", json={"unset": ["token"]})
+        answer = run(operator, SETTABLE.replace('ctx.settings["unit"]', "repr(dict(ctx.settings))"))
+        operator.patch(place, json={"unset": ["token"]})
 
         assert answer.json()["status"] == "ok"
         assert "sesame" not in answer.text
 
-    def test_it_gets_no_rights_that_are_granted_by_name(
+    def test_it_gets_no_permissions_that_are_granted_by_name(
         self, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
         source = 'from toolkiln import tool\n@tool(workspace="write")\n' + TRIPLE.lstrip()
@@ -73,24 +83,14 @@ class TestRunning:
 
         assert answer.json()["error"]["code"] == "not_granted"
 
-    def test_its_events_can_be_followed(self, operator: httpx2.Client) -> None:
-        source = TRIPLE.replace("    return", '    print("here", flush=True)\n    return')
-        body = {"source": source, "arguments": {"number": 1}}
-        with operator.stream("POST", "/v1/run", json=body, headers=EVENTS) as answer:
-            told = list(events(answer))
-
-        assert [name for name, _ in told] == ["stdout", "result"]
-
-    @pytest.mark.parametrize("source", ["def (", "x = 1", "\x00"])
-    def test_what_cannot_be_run_is_told_before_anything_is(
-        self, operator: httpx2.Client, source: str
-    ) -> None:
+    @each_row("source", ["def (", "x = 1", "\x00"])
+    def test_a_source_without_a_tool_is_refused(self, operator: Client, source: str) -> None:
         for headers in ({}, EVENTS):
             answer = operator.post("/v1/run", json={"source": source}, headers=headers)
 
-            assert (answer.status_code, answer.json()["code"]) == (400, "bad_input")
+            assert problem(answer) == (400, "bad_input")
 
-    def test_with_a_key_it_runs_once(self, operator: httpx2.Client) -> None:
+    def test_with_a_key_it_runs_once(self, operator: Client) -> None:
         source = "import random\n" + TRIPLE.replace("number * 3", "random.getrandbits(60)")
         sent = {"source": source, "arguments": {"number": 1}}
 
@@ -101,68 +101,58 @@ class TestRunning:
 
         assert first.json()["value"] == again.json()["value"]
 
-    def test_who_wrote_a_source_sees_its_exceptions(self, api: Serving) -> None:
-        with api.client(api.session("gil", Privilege.WRITE_TOOLS)) as gil:
-            error = run(gil, FAILING, arguments={"message": "words"}).json()["error"]
-            admitted = gil.post("/v1/tools/fail/call", json={"arguments": {"message": "words"}})
+    def test_the_author_of_a_source_sees_its_exceptions(self, gil: Client) -> None:
+        error = run(gil, FAILING, arguments={"message": "words"}).json()["error"]
+        admitted = call(gil, "fail", message="words")
 
-        assert error["message"] == "ValueError in line 8 of source.py: words"
+        assert error["message"] == "ValueError in line 4 of source.py: words"
         assert error["traceback"].splitlines()[1:] == [
-            '  File "source.py", line 8, in fail',
+            '  File "source.py", line 4, in fail',
             "    raise ValueError(message)",
             "ValueError: words",
         ]
         assert "words" not in admitted.text
 
-    def test_rules_hold_for_it(self, api: Serving) -> None:
+    def test_rules_apply_to_it(self, api: Serving) -> None:
         token = api.session("gil", Privilege.WRITE_TOOLS, tools=["other_*"])
-        with api.client(token) as gil:
-            answer = run(gil, TRIPLE, arguments={"number": 1})
+        with api.client(token) as limited:
+            answer = run(limited, TRIPLE, arguments={"number": 1})
 
-        assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
+        assert problem(answer) == (403, "not_allowed")
 
 
 class TestReading:
-    def test_schemas_and_findings_are_shown_to_callers_who_may_write_tools(
-        self, api: Serving, ann: httpx2.Client
-    ) -> None:
-        refused = ann.post("/v1/schema", json={"source": TWO})
-        with api.client(api.session("gil", Privilege.WRITE_TOOLS)) as gil:
-            told = gil.post("/v1/schema", json={"source": TWO}).json()
-            broken = gil.post("/v1/schema", json={"source": "def ("}).json()
+    def test_all_tools_of_a_source_are_shown_or_the_error(self, gil: Client) -> None:
+        read, broken = (
+            gil.post("/v1/schema", json={"source": source}).json() for source in (TWO, "def (")
+        )
 
-        assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
-
-        assert [item["name"] for item in told["tools"]] == ["triple", "quadruple"]
-        assert told["tools"][0]["parameters"]["required"] == ["number"]
-        assert told["tools"][0]["health"]["level"] == "STRICT_COMPLIANT"
+        assert [tool["name"] for tool in read["tools"]] == ["triple", "quadruple"]
         assert (broken["tools"], broken["findings"][0]["rule"]) == ([], "syntax-error")
 
-    def test_no_module_of_the_server_is_looked_at(
-        self, api: Serving, operator: httpx2.Client
-    ) -> None:
+    def test_no_module_of_the_server_is_read(self, api: Serving, operator: Client) -> None:
         source = "from waiting import wait\n" + TRIPLE
 
-        told = operator.post("/v1/schema", json={"source": source})
+        answer = operator.post("/v1/schema", json={"source": source})
 
-        assert str(api.folder) not in told.text
-        assert "Wait for a while" not in told.text
+        assert str(api.folder) not in answer.text
+        assert "Wait for a while" not in answer.text
 
-    def test_what_an_editor_shows_comes_in_one_answer(self, operator: httpx2.Client) -> None:
+    def test_all_that_an_editor_shows_comes_in_one_answer(self, operator: Client) -> None:
         source = TRIPLE.replace("number: int", "number").replace("triple", "double")
 
-        told = operator.post("/v1/schema", json={"source": source, "provider": "gemini"}).json()
+        read = operator.post("/v1/schema", json={"source": source, "provider": "gemini"}).json()
 
-        (tool,) = told["tools"]
-        finding = next(one for one in told["findings"] if one["rule"] == "missing-annotation")
+        (tool,) = read["tools"]
+        finding = next(one for one in read["findings"] if one["rule"] == "missing-annotation")
         assert tool["page"].startswith("# Double\n")
         assert tool["is_taken"]
         assert (tool["form"]["provider"], tool["form"]["left_out"]) == ("gemini", [])
         assert tool["form"]["tool"]["name"] == "double"
         assert finding["repair"] == {"line": 2, "column": 18, "text": ": str", "select": [2, 5]}
 
-    def test_what_may_become_of_a_source_is_told_and_not_recorded(
-        self, api: Serving, operator: httpx2.Client
+    def test_it_says_whether_a_source_may_be_saved_and_run_and_records_nothing(
+        self, operator: Client
     ) -> None:
         records = operator.get("/v1/audit").json()["items"]
 
@@ -175,44 +165,19 @@ class TestReading:
     def test_where_tools_are_proposed_only_people_with_admin_run_them_before(
         self, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
-        serving = Serving(
-            tmp_path_factory.mktemp("proposed"), authoring="propose", refuse=("bad-icon",)
-        )
+        folder = tmp_path_factory.mktemp("proposed")
+        serving = Serving(folder, authoring="propose", refuse=("bad-icon",))
         with (
             serving.running(),
             serving.client(serving.session("gil", Privilege.WRITE_TOOLS)) as gil,
         ):
-            told = gil.post("/v1/schema", json={"source": TRIPLE}).json()["prospects"]
+            mine = gil.post("/v1/schema", json={"source": TRIPLE}).json()["prospects"]
 
-        assert told["saving"]["allowed"]
-        assert told["is_proposal"]
-        assert "a person has to admit" in told["running"]["reason"]
-        assert told["refused_rules"] == ["bad-icon"]
+        assert mine["saving"]["allowed"]
+        assert mine["is_proposal"]
+        assert "a person has to admit" in mine["running"]["reason"]
+        assert mine["refused_rules"] == ["bad-icon"]
 
 
-class TestFinding:
-    def test_a_search_tells_what_fits_and_why(self, operator: httpx2.Client) -> None:
-        told = operator.get("/v1/search", params={"q": "double a number", "k": 1}).json()
-
-        (best,) = told["items"]
-        assert best["name"] == "double"
-        assert "double" in best["words"]
-        assert 0 < told["confidence"] <= 1
-
-    def test_passages_are_cited(self, operator: httpx2.Client) -> None:
-        told = operator.get("/v1/docs/search", params={"q": "how long to wait", "k": 3}).json()
-
-        assert told["items"][0]["citation"].startswith("wait.md#")
-
-    @pytest.mark.parametrize("provider", PROVIDERS)
-    def test_a_selection_is_ready_to_be_sent(self, operator: httpx2.Client, provider: str) -> None:
-        body = {"prompt": "double a number", "k": 2, "provider": provider}
-
-        told = operator.post("/v1/select", json=body).json()
-
-        assert told["names"][0] == "double"
-        assert len(told["names"]) == 2
-        assert "double" in str(told["tools"])
-
-    def test_every_provider_can_be_named(self) -> None:
-        assert get_args(Provider) == PROVIDERS
+def test_every_provider_can_be_named() -> None:
+    assert get_args(Provider) == PROVIDERS

@@ -1,7 +1,8 @@
-"""Parts of lists that change while somebody reads them."""
+"""Parts of lists that change while a client reads them."""
 
 import pytest
 
+from tables import each_row
 from toolkiln.errors import InvalidCursor
 from toolkiln.operations.operation import encode_cursor, page_of
 
@@ -22,7 +23,7 @@ def test_parts_follow_each_other() -> None:
     assert (first, second, third, cursor) == (["i", "h"], ["g", "f"], ["e", "d"], None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "items",
     [
         pytest.param(ALL[2:], id="all that was seen has gone"),
@@ -40,12 +41,9 @@ def test_what_comes_and_goes_neither_repeats_nor_hides_the_rest(items: list[Item
     assert rest == ["g", "f", "e", "d"]
 
 
-def test_nothing_is_left_of_a_list_that_has_gone() -> None:
+def test_an_empty_list_has_no_further_part_and_another_list_refuses_the_cursor() -> None:
     _, cursor = part(ALL, None)
 
     assert part([], cursor) == ([], None)
-
-
-def test_a_cursor_of_another_list_is_refused() -> None:
     with pytest.raises(InvalidCursor):
         part(ALL, encode_cursor("numbers", 8.0, "h"))

@@ -11,22 +11,19 @@ from typing import Any
 import pytest
 
 from ..conftest import BOUND
-from .served import Served, make_shell, serving, until
+from .served import Served, bearer, make_keys, make_shell, serving, until
 
 LISTS = '''from toolkiln import tool
 
 
 @tool(parallel=True, read_only=True)
 def add(numbers: list[int]) -> int:
-    """Add numbers.
-
-    Args:
-        numbers: What is added.
-    """
+    """Add numbers."""
     return sum(numbers)
 '''
 WRONG = {"tool": "add", "arguments": {"numbers": ["a"] * 4_000}}
 """A call whose arguments are expensive to explain."""
+CALLS = json.dumps({"calls": [WRONG] * 100}, separators=(",", ":")).encode()
 FUNCTION = '''def tool_{}(number: int) -> int:
     """Give back a number."""
     return number
@@ -39,9 +36,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, s
     folder: Path = tmp_path_factory.mktemp("expensive")
     shell = make_shell(folder, "")
     (folder / "tools" / "lists.py").write_text(LISTS)
-    ann, bob = (
-        shell.invoke("keys", "create", name, "--user", name).out.strip() for name in ("ann", "bob")
-    )
+    ann, bob = make_keys(shell, "ann", "bob")
     with serving(shell) as served:
         yield served, ann, bob
 
@@ -50,7 +45,7 @@ def send(served: Served, token: str, path: str, body: Any, opened: ExitStack) ->
     """A request that was sent as a whole, whose answer may take long."""
     connection = HTTPConnection(served.host, served.port, timeout=BOUND)
     opened.callback(connection.close)
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    headers = {"Content-Type": "application/json", **bearer(token)}
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     connection.request("POST", path, data, headers)
     return connection
@@ -66,12 +61,11 @@ def test_health_answers_before_the_largest_sources_and_arguments_do(
     server, ann, _ = served
     source = "".join(FUNCTION.format(number) for number in range(20_000))[:999_000]
     source = source[: source.rindex("def ")]
-    calls = json.dumps({"calls": [WRONG] * 100}, separators=(",", ":")).encode()
     with ExitStack() as opened:
         reading = [
             send(server, server.token, "/v1/schema", {"source": source}, opened) for _ in range(2)
         ]
-        calling = [send(server, ann, "/v1/calls", calls, opened)]
+        calling = [send(server, ann, "/v1/calls", CALLS, opened)]
 
         health = server.ask_plainly("GET", "/healthz")
         answered = [has_answer(one) for one in (*reading, *calling)]
@@ -86,14 +80,12 @@ def test_a_caller_is_answered_while_another_one_keeps_the_threads_busy(
     served: tuple[Served, str, str],
 ) -> None:
     server, ann, bob = served
-    calls = json.dumps({"calls": [WRONG] * 100}, separators=(",", ":")).encode()
-    shown = {"Authorization": f"Bearer {bob}"}
-    server.ask("GET", "/v1/tools", headers=shown)
+    server.ask("GET", "/v1/tools", headers=bearer(bob))
     with ExitStack() as opened:
-        calling = [send(server, ann, "/v1/calls", calls, opened) for _ in range(3)]
+        calling = [send(server, ann, "/v1/calls", CALLS, opened) for _ in range(3)]
         until(lambda: server.metric("toolkiln_tool_calls_in_flight") >= 20, "calls")
 
-        found = server.ask("GET", "/v1/tools", headers=shown)
+        found = server.ask("GET", "/v1/tools", headers=bearer(bob))
         answered = [has_answer(one) for one in calling]
 
     assert found.status == 200

@@ -20,7 +20,7 @@ class Opened:
     asked: list[str] = field(default_factory=list)
     """The addresses of all that it loaded, or tried to."""
     complaints: list[str] = field(default_factory=list)
-    """Errors and warnings in the console, and what nobody caught."""
+    """Errors and warnings in the console, and uncaught exceptions."""
 
     def hear(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
@@ -68,7 +68,7 @@ def test_every_operation_is_shown_without_a_complaint_or_a_request_elsewhere(
     assert opened.asked == [f"{api.url}/docs", f"{api.url}/openapi.json"]
 
 
-def test_words_leave_the_operations_that_have_them(opened: Opened) -> None:
+def test_an_operation_is_found_by_words(opened: Opened) -> None:
     opened.page.get_by_label("Show operations with these words").fill("post calls cancel")
 
     shown = opened.page.locator("details.operation:visible")

@@ -4,13 +4,14 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
-from http.client import HTTPConnection, HTTPResponse
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ..conftest import BOUND, COMMAND, Shell
-from .served import SETTINGS, Served, make_shell, serving
+from .served import META, SETTINGS, Served, bearer, make_keys, make_shell, serving
 
 DESCRIPTORS = 256
 """So few that connections soon take all that the server has."""
@@ -37,25 +38,29 @@ class Limited(Shell):
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, str, str]]:
     """A server with few places, and the keys of two callers."""
     shell = make_shell(tmp_path_factory.mktemp("shares"), FEW)
-    keys = [
-        shell.invoke("keys", "create", name, "--user", name).out.strip() for name in ("ann", "bob")
-    ]
-    limited = Limited(**vars(shell))
-    with serving(limited) as served:
-        yield served, keys[0], keys[1]
+    ann, bob = make_keys(shell, "ann", "bob")
+    with serving(Limited(**vars(shell))) as served:
+        yield served, ann, bob
 
 
-def stream(served: Served, key: str, opened: ExitStack) -> HTTPResponse:
-    """The answer to a request for events, which stays open."""
+def status_of(
+    served: Served,
+    opened: ExitStack,
+    key: str,
+    path: str = "/v1/events",
+    body: Any = None,
+    **more: str,
+) -> int:
+    """The status of the answer to a request for a stream, which stays open."""
     connection = HTTPConnection(served.host, served.port, timeout=BOUND)
     opened.callback(connection.close)
-    headers = {"Authorization": f"Bearer {key}", "Accept": "text/event-stream"}
-    connection.request("GET", "/v1/events", headers=headers)
-    return connection.getresponse()
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
+    headers = {"Accept": "text/event-stream", **bearer(key), **more}
+    if body is None:
+        connection.request("GET", path, headers=headers)
+    else:
+        headers["Content-Type"] = "application/json"
+        connection.request("POST", path, json.dumps(body), headers)
+    return connection.getresponse().status
 
 
 def test_the_call_of_a_caller_ends_while_another_one_uses_every_slot(
@@ -81,51 +86,32 @@ def test_one_key_opens_streams_until_it_is_refused_and_another_still_gets_one(
 ) -> None:
     server, ann, bob = served
     with ExitStack() as opened:
-        taken = [stream(server, ann, opened).status for _ in range(10)]
-        other = stream(server, bob, opened)
-        mine = server.ask("GET", "/v1/tools", headers={"Authorization": f"Bearer {ann}"})
+        taken = [status_of(server, opened, ann) for _ in range(10)]
+        other = status_of(server, opened, bob)
+        mine = server.ask("GET", "/v1/tools", headers=bearer(ann)).status
 
     assert taken == [200] * 4 + [503] * 6
-    assert other.status == 200
-    assert mine.status == 200
+    assert (other, mine) == (200, 200)
 
 
-def test_streams_that_are_asked_for_in_other_ways_count_as_streams_too(
+def test_events_of_calls_and_subscriptions_count_as_streams_too(
     served: tuple[Served, str, str],
 ) -> None:
     server, ann, _ = served
-    long = json.dumps({"arguments": {"name": "streams", "seconds": 20}})
-    listen = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "subscriptions/listen",
-        "params": {
-            "notifications": {"toolsListChanged": True},
-            "_meta": {
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientCapabilities": {},
-            },
-        },
-    }
-    events = {"Accept": "text/event-stream", "Content-Type": "application/json"}
+    long = {"arguments": {"name": "streams", "seconds": 20}}
+    params = {"notifications": {"toolsListChanged": True}, "_meta": META}
+    listen = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
     mcp = {
         "Accept": "application/json, text/event-stream",
-        "Content-Type": "application/json",
         "MCP-Protocol-Version": "2026-07-28",
         "Mcp-Method": "subscriptions/listen",
     }
-    asked = [
-        ("GET", "/v1/events", None, {}),
-        ("POST", "/v1/tools/linger/call", long, events),
-        ("POST", "/mcp", json.dumps(listen), mcp),
-    ]
     with ExitStack() as opened:
         taken = []
-        for method, path, body, headers in asked * 2:
-            connection = HTTPConnection(server.host, server.port, timeout=BOUND)
-            opened.callback(connection.close)
-            connection.request(method, path, body, {**headers, **bearer(ann)})
-            taken.append(connection.getresponse().status)
+        for _ in range(2):
+            taken.append(status_of(server, opened, ann))
+            taken.append(status_of(server, opened, ann, "/v1/tools/linger/call", long))
+            taken.append(status_of(server, opened, ann, "/mcp", listen, **mcp))
         own = [server.ask("GET", "/v1/tools", headers=bearer(ann)).status for _ in range(3)]
 
     assert taken == [200] * 4 + [503] * 2
@@ -142,7 +128,7 @@ def test_connections_that_send_nothing_or_half_a_head_leave_health_answerable(
             connection = opened.enter_context(server.connect())
             connection.sendall(sent)
         health = server.ask_plainly("GET", "/healthz")
-        tools = server.ask("GET", "/v1/tools", headers={"Authorization": f"Bearer {ann}"})
+        tools = server.ask("GET", "/v1/tools", headers=bearer(ann))
 
     assert (health.status, tools.status) == (200, 200)
     assert server.descriptors() < DESCRIPTORS

@@ -9,53 +9,38 @@ from typing import Any
 
 import pytest
 
+from tables import each_row
 from toolkiln.config import Settings
 from toolkiln.kiln import Kiln
-from toolkiln.security.authentication import Authenticator
+from toolkiln.security.authentication import Authentication, Authenticator
 from toolkiln.security.sessions import account_name
 
-from ..conftest import BOUND, Shell
-from .served import SETTINGS, TOOLS, Answer, Served, make_shell, serving, until
+from ..conftest import BOUND
+from .served import SETTINGS, TOOLS, Answer, Served, bearer, make_shell, serving, until
 
 MORE = '''
 
 @tool(requires_secrets=["PASSWORD"])
 def send_mail(to: str, ctx: Context) -> str:
-    """Send a mail to one address.
-
-    Args:
-        to: The address.
-    """
+    """Send a mail to one address."""
     return "sent"
 
 
 @tool(sandbox=False)
 def restart(name: str) -> str:
-    """Restart a service of this machine.
-
-    Args:
-        name: Of the service.
-    """
+    """Restart a service of this machine."""
     return name
 
 
 @tool(workspace="read")
 def count_files(folder: str) -> int:
-    """Count the files of a folder in the workspace.
-
-    Args:
-        folder: Of the workspace.
-    """
+    """Count the files of a folder in the workspace."""
     return len(list(Path("/workspace", folder).iterdir()))
 
 
 @tool(needs_approval=True)
 def pay(amount: int) -> int:
-    """Pay an amount.
-
-    Args:
-        amount: How much.
-    """
+    """Pay an amount."""
     return amount
 
 
@@ -65,11 +50,7 @@ class Account(BaseModel):
 
 @tool(settings=Account)
 def order(thing: str, ctx: Context) -> str:
-    """Order a thing from a shop.
-
-    Args:
-        thing: What.
-    """
+    """Order a thing from a shop."""
     return thing
 '''
 RULES = """
@@ -89,26 +70,21 @@ secrets = ["PASSWORD"]
 RESTRICTED = {"send_mail", "restart", "count_files", "order"}
 
 
-def shell_of(folder: Path, settings: str = "") -> Shell:
-    """A folder with tools that ask for everything; admitted."""
-    shell = make_shell(folder, settings + RULES + SETTINGS)
-    source = f"from pydantic import BaseModel, SecretStr\n{TOOLS}{MORE}"
-    (folder / "tools" / "tools.py").write_text(source)
-    admitted = shell.invoke("admit", "--yes")
-    assert admitted.code == 0, admitted.err
-    return shell
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    shell = shell_of(tmp_path_factory.mktemp("loopback"))
+    """A server with admitted tools that request permissions of every kind."""
+    shell = make_shell(tmp_path_factory.mktemp("loopback"), RULES + SETTINGS)
+    source = f"from pydantic import BaseModel, SecretStr\n{TOOLS}{MORE}"
+    (shell.folder / "tools" / "tools.py").write_text(source)
+    admitted = shell.invoke("admit", "--yes")
+    assert admitted.code == 0, admitted.err
     shell.invoke("secrets", "set", "PASSWORD", stdin="hunter2")
     with serving(shell) as served:
         yield served
 
 
 def get(served: Served, path: str, **headers: str) -> Answer:
-    """What an anonymous caller gets."""
+    """The answer to an anonymous caller."""
     return served.ask_plainly("GET", path, headers=headers)
 
 
@@ -123,14 +99,17 @@ def names(answer: Answer) -> set[str]:
 # The start-up link
 
 
-def test_the_start_up_link_signs_the_local_person_in_and_leaves_the_address_bar(
-    served: Served,
-) -> None:
-    answer = get(served, f"/ui/login?token={served.start_up}", **{"Sec-Fetch-Site": "cross-site"})
-    name, _, token = answer.headers["set-cookie"].partition(";")[0].partition("=")
-    page = {"Cookie": f"{name}={token}", "X-Toolkiln-Page": "1"}
-    own = get(served, "/v1/sessions/own", **page).json()
+def test_the_start_up_link_signs_the_local_person_in_and_the_page_out(served: Served) -> None:
+    token = served.start_up
 
+    answer = get(served, f"/ui/login?token={token}", **{"Sec-Fetch-Site": "cross-site"})
+    page = {"Cookie": answer.headers["set-cookie"].partition(";")[0], "X-Toolkiln-Page": "1"}
+    before = get(served, "/v1/sessions/own", **page)
+    left = post(served, "/ui/logout", **page)
+    after = get(served, "/v1/sessions/own", **page)
+    records = served.ask("GET", "/v1/audit?limit=200").text
+
+    own = before.json()
     assert answer.status == 303
     assert answer.headers["location"] == "/ui/"
     assert answer.headers["referrer-policy"] == "no-referrer"
@@ -138,6 +117,10 @@ def test_the_start_up_link_signs_the_local_person_in_and_leaves_the_address_bar(
     assert "HttpOnly; SameSite=Strict" in answer.headers["set-cookie"]
     assert (own["kind"], own["user"]) == ("local", account_name())
     assert {"ADMIN", "APPROVE", "WRITE_TOOLS", "UNSANDBOXED_EXEC"} <= set(own["privileges"])
+    assert [before.status, left.status, after.status] == [200, 204, 401]
+    assert '"act":"login"' in records.replace(" ", "")
+    assert "start-up token" in records
+    assert token not in records
 
 
 def test_a_link_works_once_and_the_terminal_shows_the_next_one(served: Served) -> None:
@@ -154,20 +137,21 @@ def test_a_link_works_once_and_the_terminal_shows_the_next_one(served: Served) -
     assert "set-cookie" in fresh.headers
 
 
-def test_neither_a_prefetch_nor_a_head_uses_the_link_up(served: Served) -> None:
+def test_neither_a_prefetch_nor_a_head_nor_a_proxy_uses_the_link_up(served: Served) -> None:
     path = f"/ui/login?token={served.start_up}"
 
     prefetched = get(served, path, **{"Sec-Purpose": "prefetch;prerender"})
     head = served.ask_plainly("HEAD", path)
+    forwarded = get(served, path, **{"X-Forwarded-For": "10.0.0.1"})
     opened = get(served, path)
 
     assert prefetched.status == 403
-    assert "set-cookie" not in prefetched.headers
-    assert "set-cookie" not in head.headers
+    assert forwarded.headers["location"] == "/ui/login?link=refused"
+    assert not any("set-cookie" in one.headers for one in (prefetched, head, forwarded))
     assert "set-cookie" in opened.headers
 
 
-@pytest.mark.parametrize("token", ["", "x", "%00", "%C3%A4", "%ff", "tk_wrong", "x" * 5_000])
+@each_row("token", ["", "x", "%00", "%C3%A4", "%ff", "tk_wrong", "x" * 5_000])
 def test_a_wrong_token_does_not_sign_in(served: Served, token: str) -> None:
     answer = get(served, f"/ui/login?token={token}")
 
@@ -175,55 +159,22 @@ def test_a_wrong_token_does_not_sign_in(served: Served, token: str) -> None:
     assert "set-cookie" not in answer.headers
 
 
-def test_a_link_that_a_proxy_forwards_signs_nobody_in(served: Served) -> None:
-    answer = get(served, f"/ui/login?token={served.start_up}", **{"X-Forwarded-For": "10.0.0.1"})
-
-    assert answer.headers["location"] == "/ui/login?link=refused"
-
-
-def test_signing_in_is_recorded_without_the_token(served: Served) -> None:
-    token = served.start_up
-
-    get(served, f"/ui/login?token={token}")
-    records = served.ask("GET", "/v1/audit?limit=200").text
-
-    assert '"act":"login"' in records.replace(" ", "")
-    assert "start-up token" in records
-    assert token not in records
-
-
-def test_signing_out_ends_the_session_of_the_local_person(served: Served) -> None:
-    opened = get(served, f"/ui/login?token={served.start_up}")
-    cookie = opened.headers["set-cookie"].partition(";")[0]
-    page = {"Cookie": cookie, "X-Toolkiln-Page": "1"}
-
-    before = get(served, "/v1/sessions/own", **page)
-    left = post(served, "/ui/logout", **page)
-    after = get(served, "/v1/sessions/own", **page)
-
-    assert [before.status, left.status, after.status] == [200, 204, 401]
-
-
 # Anonymous callers
 
 
-def test_a_request_without_a_credential_is_anonymous_and_has_no_privileges(served: Served) -> None:
+def test_anonymous_callers_see_and_call_tools_that_request_nothing(served: Served) -> None:
     own = get(served, "/v1/sessions/own").json()
-
-    assert (own["kind"], own["user"], own["privileges"]) == ("anonymous", "anonymous", [])
-
-
-def test_anonymous_callers_see_and_call_what_asks_for_nothing(served: Served) -> None:
     seen = names(get(served, "/v1/tools?limit=200"))
     result = post(served, "/v1/tools/greet/call", {"arguments": {"name": "Ada"}}).json()
 
+    assert (own["kind"], own["user"], own["privileges"]) == ("anonymous", "anonymous", [])
     assert {"greet", "pay"} <= seen
     assert not seen & RESTRICTED
     assert names(served.ask("GET", "/v1/tools?limit=200")) >= RESTRICTED
     assert result["value"] == "Hello Ada"
 
 
-@pytest.mark.parametrize("tool", sorted(RESTRICTED))
+@each_row("tool", sorted(RESTRICTED))
 def test_tools_with_secrets_a_workspace_or_no_sandbox_do_not_exist_for_anonymous_callers(
     served: Served, tool: str
 ) -> None:
@@ -236,12 +187,19 @@ def test_tools_with_secrets_a_workspace_or_no_sandbox_do_not_exist_for_anonymous
     assert "nknown tool" in str(over_mcp) or "no tool" in str(over_mcp)
 
 
-def test_a_rule_that_names_anonymous_allows_such_a_tool(served: Served) -> None:
+def test_a_rule_that_names_anonymous_allows_such_a_tool_and_the_policy_is_explained(
+    served: Served,
+) -> None:
     arguments = {"name": "note", "seconds": 0}
 
     result = post(served, "/v1/tools/linger/call", {"arguments": arguments}).json()
+    refused = served.shell.invoke("policy", "explain", "anonymous", "send_mail")
+    named = served.shell.invoke("policy", "explain", "anonymous", "linger")
 
     assert result["value"] == "done"
+    assert "asks for secrets" in refused.out
+    assert 'users = ["anonymous"]' in refused.out
+    assert "allow" in named.out
 
 
 def test_anonymous_callers_pass_no_secret_as_an_argument(served: Served) -> None:
@@ -254,22 +212,23 @@ def test_anonymous_callers_pass_no_secret_as_an_argument(served: Served) -> None
     assert local["status"] == "ok"
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
+@each_row(
+    "method, path, body",
     [
-        ("GET", "/v1/keys"), ("POST", "/v1/keys"), ("GET", "/v1/sessions"),
-        ("POST", "/v1/sessions"), ("GET", "/v1/audit"), ("GET", "/v1/settings"),
-        ("GET", "/v1/rules"), ("GET", "/v1/proposals"), ("POST", "/v1/run"),
+        ("GET", "/v1/keys", None),
+        ("POST", "/v1/keys", {"name": "mine", "user_id": "me"}),
+        ("GET", "/v1/sessions", None),
+        ("POST", "/v1/sessions", {"user_id": "me"}),
+        ("GET", "/v1/audit", None),
+        ("GET", "/v1/settings", None),
+        ("GET", "/v1/rules", None),
+        ("GET", "/v1/proposals", None),
+        ("POST", "/v1/run", {"source": "def f() -> int:\n    return 1\n"}),
     ],
-)  # fmt: skip
-def test_anonymous_callers_do_not_administer(served: Served, method: str, path: str) -> None:
-    bodies = {
-        "/v1/keys": {"name": "mine", "user_id": "me"},
-        "/v1/sessions": {"user_id": "me"},
-        "/v1/run": {"source": "def f() -> int:\n    return 1\n"},
-    }
-    body = bodies.get(path) if method == "POST" else None
-
+)
+def test_anonymous_callers_do_not_administer(
+    served: Served, method: str, path: str, body: Any
+) -> None:
     answer = served.ask_plainly(method, path, body)
 
     assert (answer.status, answer.code) == (403, "not_allowed")
@@ -280,9 +239,10 @@ def test_anonymous_callers_see_no_calls_of_each_other(served: Served) -> None:
     task = post(served, "/v1/tools/greet/call", {"arguments": {"name": "A"}, "background": True})
     task_id = task.json()["id" if task.status == 202 else "call_id"]  # it may have ended
 
-    runs = get(served, "/v1/runs").json()["items"]
-    calls = get(served, "/v1/calls").json()["items"]
-    approvals = get(served, "/v1/approvals?state=all").json()["items"]
+    runs, calls, approvals = (
+        get(served, path).json()["items"]
+        for path in ("/v1/runs", "/v1/calls", "/v1/approvals?state=all")
+    )
     minutes = get(served, "/v1/statistics").json()["minutes"]
     by_id = get(served, f"/v1/calls/{task_id}?wait=30").json()
 
@@ -291,27 +251,22 @@ def test_anonymous_callers_see_no_calls_of_each_other(served: Served) -> None:
     assert by_id["result"]["value"] == "Hello A"
 
 
-def test_an_anonymous_caller_s_idempotency_key_is_refused(served: Served) -> None:
-    arguments = {"arguments": {"name": "Ada"}}
+def test_anonymous_callers_share_neither_idempotency_keys_nor_settings(served: Served) -> None:
+    arguments, values = {"arguments": {"name": "Ada"}}, {"values": {"key": "x"}}
 
-    answer = post(served, "/v1/tools/greet/call", arguments, **{"Idempotency-Key": "1"})
+    key = post(served, "/v1/tools/greet/call", arguments, **{"Idempotency-Key": "1"})
+    setting = served.ask_plainly("PATCH", "/v1/tools/greet/settings?own=true", values)
 
-    assert (answer.status, answer.code) == (403, "not_allowed")
-    assert "sign in" in answer.json()["hint"]
-
-
-def test_anonymous_callers_set_nothing_for_each_other(served: Served) -> None:
-    answer = served.ask_plainly(
-        "PATCH", "/v1/tools/greet/settings?own=true", {"values": {"key": "x"}}
-    )
-
-    assert answer.status in (403, 404)
+    assert (key.status, key.code) == (403, "not_allowed")
+    assert "sign in" in key.json()["hint"]
+    assert setting.status in (403, 404)
 
 
 def test_the_name_anonymous_is_reserved(served: Served, tmp_path: Path) -> None:
+    shell = make_shell(tmp_path, f'[privileges]\nanonymous = ["ADMIN"]\n{SETTINGS}')
+
     key = served.shell.invoke("keys", "create", "k", "--user", "anonymous")
     session = served.shell.invoke("sessions", "create", "anonymous")
-    shell = make_shell(tmp_path, f'[privileges]\nanonymous = ["ADMIN"]\n{SETTINGS}')
     listed = shell.invoke("list")
 
     assert (key.code, session.code, listed.code) == (2, 2, 2)
@@ -320,63 +275,44 @@ def test_the_name_anonymous_is_reserved(served: Served, tmp_path: Path) -> None:
     assert "anonymous callers have no privileges" in listed.err
 
 
-def test_the_policy_is_explained_for_anonymous_callers(served: Served) -> None:
-    refused = served.shell.invoke("policy", "explain", "anonymous", "send_mail")
-    named = served.shell.invoke("policy", "explain", "anonymous", "linger")
-
-    assert "asks for secrets" in refused.out
-    assert 'users = ["anonymous"]' in refused.out
-    assert "allow" in named.out
+# Which mode applies
 
 
-# Which mode counts
+@each_row(
+    "setting, has_key, mode",
+    [
+        ("auto", False, "anonymous callers allowed (127.0.0.1, no API keys)"),
+        ("auto", True, "credentials required (the project has API keys)"),
+        (True, False, "credentials required (require_key is set)"),
+        (False, True, "anonymous callers allowed (127.0.0.1, require_key = false)"),
+    ],
+)
+def test_the_setting_and_the_keys_decide_whether_a_credential_is_required(
+    setting: Any, has_key: bool, mode: str
+) -> None:
+    authentication = Authentication(Settings(require_key=setting), lambda: has_key)
+
+    assert str(authentication.mode()) == mode
+    assert authentication.mode().allows_anonymous is mode.startswith("anonymous")
 
 
-def test_with_auto_a_key_ends_anonymous_calls_and_its_revocation_allows_them(
+def test_with_auto_a_valid_key_ends_anonymous_calls_and_its_revocation_allows_them(
     tmp_path: Path,
 ) -> None:
     shell = make_shell(tmp_path)
+    shell.invoke("keys", "create", "expired", "--user", "ann", "--days", "0.00001")
     with serving(shell) as served:
-        before = get(served, "/v1/tools").status
+        until(lambda: get(served, "/v1/tools").status == 200, "the expiry takes effect")
         shell.invoke("keys", "create", "one", "--user", "ann")
-        until(lambda: get(served, "/v1/tools").status == 401, "the key counts")
+        until(lambda: get(served, "/v1/tools").status == 401, "the key takes effect")
         refused = get(served, "/v1/tools").json()
         local = served.ask("GET", "/v1/tools").status
         over_mcp = post(served, "/mcp").status
         shell.invoke("keys", "revoke", "one")
-        until(lambda: get(served, "/v1/tools").status == 200, "the revocation counts")
+        until(lambda: get(served, "/v1/tools").status == 200, "the revocation takes effect")
 
-    assert (before, local, over_mcp) == (200, 200, 401)
+    assert (local, over_mcp) == (200, 401)
     assert "the project has API keys" in refused["detail"]
-
-
-@pytest.mark.parametrize(
-    ("setting", "has_key", "status", "mode"),
-    [
-        ("auto", True, 401, "credentials required (the project has API keys)"),
-        (True, False, 401, "credentials required (require_key is set)"),
-        (False, True, 200, "anonymous callers allowed (127.0.0.1, require_key = false)"),
-    ],
-)
-def test_the_setting_and_the_keys_decide_and_the_log_says_so(
-    tmp_path: Path, setting: bool | str, has_key: bool, status: int, mode: str
-) -> None:
-    shell = make_shell(tmp_path, f"require_key = {json.dumps(setting)}\n{SETTINGS}")
-    if has_key:
-        shell.invoke("keys", "create", "one", "--user", "ann")
-
-    with serving(shell) as served:
-        assert f"auth: {mode}" in served.err
-        assert get(served, "/v1/tools").status == status
-        assert served.ask("GET", "/v1/tools").status == 200
-
-
-def test_an_expired_key_counts_for_nothing(tmp_path: Path) -> None:
-    shell = make_shell(tmp_path)
-    shell.invoke("keys", "create", "one", "--user", "ann", "--days", "0.00001")
-
-    with serving(shell) as served:
-        until(lambda: get(served, "/v1/tools").status == 200)
 
 
 # Approving their own calls
@@ -385,7 +321,7 @@ def test_an_expired_key_counts_for_nothing(tmp_path: Path) -> None:
 def asking(served: Served, tool: str, arguments: dict[str, Any]) -> tuple[HTTPConnection, str]:
     """A call of the local person that waits, and the id of its approval."""
     connection = HTTPConnection(served.host, served.port, timeout=BOUND)
-    headers = {"Authorization": f"Bearer {served.token}", "Accept": "text/event-stream"}
+    headers = {**bearer(served.token), "Accept": "text/event-stream"}
     headers["Content-Type"] = "application/json"
     body = json.dumps({"arguments": arguments})
     connection.request("POST", f"/v1/tools/{tool}/call", body, headers)
@@ -421,13 +357,11 @@ def test_a_rule_that_says_approve_own_false_binds_the_local_person_too(served: S
 
 
 def test_a_key_of_the_same_name_does_not_approve_the_local_person_s_call(served: Served) -> None:
-    made = served.ask(
-        "POST", "/v1/keys", {"name": "same", "user_id": account_name(), "privileges": ["APPROVE"]}
-    )
+    scope = {"name": "same", "user_id": account_name(), "privileges": ["APPROVE"]}
+    key = served.ask("POST", "/v1/keys", scope).json()["key"]
     connection, approval = asking(served, "pay", {"amount": 4})
-    headers = {"Authorization": f"Bearer {made.json()['key']}"}
 
-    refused = served.ask("POST", f"/v1/approvals/{approval}/approve", {}, headers)
+    refused = served.ask("POST", f"/v1/approvals/{approval}/approve", {}, bearer(key))
     connection.close()
     served.ask("DELETE", "/v1/keys/same")
 
