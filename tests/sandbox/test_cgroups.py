@@ -15,14 +15,15 @@ def version_1(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_version_1_bounds_memory_and_processes(version_1: Path) -> None:
+def test_version_1_bounds_memory_and_processes_and_counts_what_was_killed(version_1: Path) -> None:
     group = find_cgroup(version_1)
-
     memory, pids = group.folders
+    (memory / "memory.oom_control").write_text("under_oom 0\noom_kill 3\n")
+
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     assert (memory / "memory.limit_in_bytes").read_text() == str(half)
     assert (pids / "pids.max").read_text() == "2048"
-    assert group.version == 1
+    assert (group.version, group.kills()) == (1, 3)
 
 
 def test_without_controllers_there_is_no_group_and_a_reason(tmp_path: Path) -> None:
@@ -33,13 +34,6 @@ def test_without_controllers_there_is_no_group_and_a_reason(tmp_path: Path) -> N
     assert group.description.startswith("none: ")
     assert group.open() == []
     assert group.kills() == 0
-
-
-def test_what_the_kernel_killed_is_counted(version_1: Path) -> None:
-    group = find_cgroup(version_1)
-    (group.folders[0] / "memory.oom_control").write_text("under_oom 0\noom_kill 3\n")
-
-    assert group.kills() == 3
 
 
 async def test_a_closed_group_is_gone(version_1: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from execution.conftest import write
 from tables import each_row
 from toolkiln.execution.executor import Invocation
 from toolkiln.kiln import Kiln
@@ -22,16 +23,14 @@ TOOLS = {
             """A tool whose file is called like a module of the runtime."""
             return {"x": x}
         ''',
-    "socket.py": '''
-        def named_socket() -> str:
-            """Another one."""
+    **{
+        f"{name}.py": f'''
+        def named_{name}() -> str:
+            """One whose file is called like a module that Python has imported."""
             return "ran"
-        ''',
-    "os.py": '''
-        def named_os() -> str:
-            """One that even Python itself has imported."""
-            return "ran"
-        ''',
+        '''
+        for name in ("socket", "os")
+    },
     "relative.py": '''
         from .near import VALUE
         from . import near
@@ -128,12 +127,8 @@ TOOLS = {
 async def kiln(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Kiln]:
-    from textwrap import dedent
-
     folder = tmp_path_factory.mktemp("imports")
-    (folder / "tools").mkdir()
-    for name, source in TOOLS.items():
-        (folder / "tools" / name).write_text(dedent(source).lstrip())
+    write(folder / "tools", TOOLS)
     (folder / "secret").write_text(SECRET)
     async with Kiln(
         folder / "tools", settings=settings(folder / "state", request.param), dev=True

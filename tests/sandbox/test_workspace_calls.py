@@ -13,18 +13,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 TOOLS = {
     "files.py": '''
         """Tools with files."""
-        import os
         from pathlib import Path
         from toolkiln import Context, tool
 
         SPACE = Path("/workspace")
-
-        @tool(workspace="write", parallel=True)
-        def save(name: str, text: str) -> list[str]:
-            """Save a file."""
-            (SPACE / name).parent.mkdir(parents=True, exist_ok=True)
-            (SPACE / name).write_text(text)
-            return sorted(os.listdir(SPACE))
 
         @tool(workspace="read", parallel=True)
         def load(name: str) -> str:
@@ -34,7 +26,7 @@ TOOLS = {
         @tool(workspace="write")
         def send(ctx: Context) -> str:
             """Send a file of the workspace."""
-            (SPACE / "sent.txt").write_text("sent")
+            (SPACE / "sent.txt").write_text("é")
             ctx.send_file("/workspace/sent.txt")
             ctx.send_file("sent.txt")
             return str(ctx.workdir)
@@ -43,26 +35,13 @@ TOOLS = {
 SETTINGS: dict[str, Any] = {"grants": {"*": {"workspace": "write"}}}
 
 
-async def test_what_is_saved_can_be_loaded_in_the_next_call(kiln: Kiln) -> None:
-    token = local_session(kiln, workspace="notes")
-
-    saved = await kiln.call("save", {"name": "a/b.txt", "text": "é"}, session=token)
-    loaded = await kiln.call("load", {"name": "a/b.txt"}, session=token)
-
-    assert loaded.error is None
-    assert (saved.value, loaded.value) == (["a"], "é")
-    assert (space(kiln, "notes") / "a" / "b.txt").read_text() == "é"
-
-
 async def test_a_call_without_the_grant_is_denied_with_the_missing_setting(
     make_kiln: Callable[..., Kiln],
 ) -> None:
-    grants = {"*": {"workspace": "write"}, "save": {}, "load": {}, "send": {"workspace": "read"}}
-    calls = [
-        ("save", {"name": "a", "text": ""}, "write"),
-        ("load", {"name": "a"}, "read"),
-        ("send", {}, "write"),
-    ]
+    grants = {"*": {"workspace": "write"}, "load": {}, "send": {"workspace": "read"}}
+    calls: list[tuple[str, dict[str, str], str]] = [
+        ("load", {"name": "a"}, "read"), ("send", {}, "write"),
+    ]  # fmt: skip
     async with make_kiln(TOOLS, grants=grants) as kiln:
         for name, arguments, needed in calls:
             result = await kiln.call(name, arguments)
@@ -71,9 +50,13 @@ async def test_a_call_without_the_grant_is_denied_with_the_missing_setting(
             assert f'[grants.{name}] workspace = "{needed}"' in result.text
 
 
-async def test_files_of_the_workspace_can_be_sent(kiln: Kiln) -> None:
-    result = await kiln.call("send", {}, session=local_session(kiln, workspace="send"))
+async def test_files_of_the_workspace_can_be_sent_and_read_in_the_next_call(kiln: Kiln) -> None:
+    token = local_session(kiln, workspace="notes")
 
-    assert result.error is None
-    assert [(file.name, file.data) for file in result.files] == [("sent.txt", b"sent")] * 2
-    assert result.value == "/workspace"
+    sent = await kiln.call("send", {}, session=token)
+    loaded = await kiln.call("load", {"name": "sent.txt"}, session=token)
+
+    assert (sent.error, loaded.error) == (None, None)
+    assert [(file.name, file.data) for file in sent.files] == [("sent.txt", "é".encode())] * 2
+    assert (sent.value, loaded.value) == ("/workspace", "é")
+    assert (space(kiln, "notes") / "sent.txt").read_text() == "é"

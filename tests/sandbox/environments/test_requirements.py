@@ -78,13 +78,6 @@ def test_requirements_file_has_comments_blank_and_continued_lines(tmp_path: Path
     assert normalise(read_requirements_file(file)) == ("attrs", "idna<4,>=2", "iniconfig", "six>=1")
 
 
-def test_last_line_may_end_in_a_backslash(tmp_path: Path) -> None:
-    file = tmp_path / "requirements.txt"
-    file.write_text("six\\", "utf-8")
-
-    assert read_requirements_file(file) == ("six",)
-
-
 @each_row(
     "line, at",
     [
@@ -103,8 +96,13 @@ def test_requirements_file_refuses_options_with_their_line(
         read_requirements_file(file)
 
 
-def test_absent_requirements_file_asks_for_nothing(tmp_path: Path) -> None:
-    assert read_requirements_file(tmp_path / "requirements.txt") == ()
+def test_requirements_file_may_be_absent_or_end_in_a_backslash(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    absent = read_requirements_file(file)
+    file.write_text("six\\", "utf-8")
+
+    assert absent == ()
+    assert read_requirements_file(file) == ("six",)
 
 
 def test_unreadable_requirements_file_is_reported(tmp_path: Path) -> None:
