@@ -17,6 +17,8 @@ from toolkiln.model.admission import AdmissionDecision
 from toolkiln.model.call import Grant, Status
 from toolkiln.model.spec import BUILTIN_NAMES
 
+from .conftest import tool as source
+
 SOON = 60.0
 ANN = AdmissionDecision("ann")
 ASKING = '''
@@ -27,10 +29,6 @@ def fetch() -> str:
     """Fetch."""
     return ""
 '''
-
-
-def source(name: str, value: object) -> str:
-    return f'def {name}() -> object:\n    """Answer."""\n    return {value!r}\n'
 
 
 def make(folder: Path, files: dict[str, str] | None = None, **options: Any) -> Kiln:

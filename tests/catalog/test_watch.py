@@ -197,19 +197,11 @@ async def test_every_way_in_which_editors_save_is_one_more_version(
     assert watched.catalog.snapshot.served["greet"].file == "kit/greet.py"
 
 
-async def test_a_renamed_file_serves_on_from_its_other_place(shop: Workshop) -> None:
-    file = shop.write("greet.py", tool("greet"))
+async def test_renamed_files_and_folders_serve_on_and_are_watched_on(shop: Workshop) -> None:
+    file = shop.write("kit/deep/hello.py", tool("greet"))
     async with developing(shop) as watched:
-        file.rename(shop.tools / "hello.py")
-        change = await watched.until(lambda: len(watched.changes) == 2)
-
-    assert change.changed == ("greet",)
-    assert change.snapshot.served["greet"].file == "hello.py"
-
-
-async def test_a_renamed_folder_serves_on_and_is_watched_on(shop: Workshop) -> None:
-    shop.write("kit/deep/greet.py", tool("greet"))
-    async with developing(shop) as watched:
+        file.rename(file.with_name("greet.py"))
+        renamed = await watched.until(lambda: len(watched.changes) == 2)
         (shop.tools / "kit").rename(shop.tools / "box")
         served = watched.catalog
         await watched.until(lambda: served.current.served["greet"].file == "box/deep/greet.py")
@@ -217,6 +209,9 @@ async def test_a_renamed_folder_serves_on_and_is_watched_on(shop: Workshop) -> N
         await watched.until_text("greet", "return 2")
         (shop.tools / "box").rename(shop.tools.parent / "elsewhere")
         await watched.until_served()
+
+    assert renamed.changed == ("greet",)
+    assert renamed.snapshot.served["greet"].file == "kit/deep/greet.py"
 
 
 async def test_a_folder_that_appears_is_served_with_all_that_comes_into_it(shop: Workshop) -> None:
@@ -241,13 +236,12 @@ async def test_folders_made_file_by_file_lose_none(shop: Workshop) -> None:
         await watched.until_served("other", *(f"t{index}" for index in range(60)))
 
 
-async def test_links_to_folders_are_not_followed_and_dangling_ones_do_no_harm(
-    shop: Workshop,
-) -> None:
+async def test_links_are_followed_to_files_but_not_to_folders(shop: Workshop) -> None:
     shop.write("kit/greet.py", tool("greet"))
     outside = shop.tools.parent / "outside"
     outside.mkdir()
-    (outside / "far.py").write_text(tool("far"))
+    for name in ("far", "linked"):
+        (outside / f"{name}.py").write_text(tool(name))
     (shop.tools / "kit" / "up").symlink_to(shop.tools)
     (shop.tools / "self").symlink_to("self")
     async with developing(shop) as watched:
@@ -258,19 +252,14 @@ async def test_links_to_folders_are_not_followed_and_dangling_ones_do_no_harm(
         (outside / "further.py").write_text(tool("further"))
         shop.write("last.py", tool("last"))
         await watched.until_served("greet", "last")
+        link = shop.tools / "linked.py"
+        link.symlink_to(outside / "linked.py")
+        await watched.until_served("greet", "last", "linked")
+        link.unlink()
+        await watched.until_served("greet", "last")
 
-    assert [change.added for change in watched.changes] == [("greet",), ("last",)]
-
-
-async def test_a_link_to_a_file_is_a_tool(shop: Workshop) -> None:
-    shop.write("other.py", tool("other"))
-    target = shop.tools.parent / "greet.py"
-    target.write_text(tool("greet"))
-    async with developing(shop) as watched:
-        (shop.tools / "greet.py").symlink_to(target)
-        await watched.until_served("greet", "other")
-        (shop.tools / "greet.py").unlink()
-        await watched.until_served("other")
+    added = [change.added for change in watched.changes]
+    assert added == [("greet",), ("last",), ("linked",), ()]
 
 
 async def test_a_tools_folder_that_goes_is_served_again_when_it_returns(shop: Workshop) -> None:
@@ -516,7 +505,7 @@ async def test_a_catalog_of_one_file_sees_that_file_and_its_helpers(shop: Worksh
     assert watched.names == {"greet"}
 
 
-async def test_only_what_another_process_admits_is_served(
+async def test_only_what_another_process_or_this_one_admits_is_served(
     shop: Workshop, start_python: Start
 ) -> None:
     shop.add("greet.py")
@@ -535,21 +524,14 @@ async def test_only_what_another_process_admits_is_served(
             admissions.admit([admissions.candidate("late.py")], AdmissionDecision("bob"))
         """
         start_python(admit, shop.tools, shop.state / "store.db")
-        change = await watched.until_served("greet", "late")
-
-    assert change.added == ("late",)
-    assert text_of(watched.catalog, "greet") == tool("greet")
-
-
-async def test_what_this_process_admits_is_reported_too(shop: Workshop) -> None:
-    shop.add("greet.py")
-    async with watching(shop.catalog()) as watched:
-        shop.write("late.py", tool("late"))
+        late = await watched.until_served("greet", "late")
+        shop.write("own.py", tool("own"))
         admissions = Admissions(watched.catalog)
-        admissions.admit([admissions.candidate("late.py")], AdmissionDecision("ann"))
-        change = await watched.until(lambda: len(watched.changes) == 2)
+        admissions.admit([admissions.candidate("own.py")], AdmissionDecision("ann"))
+        own = await watched.until(lambda: len(watched.changes) == 3)
 
-    assert change.added == ("late",)
+    assert (late.added, own.added) == (("late",), ("own",))
+    assert text_of(watched.catalog, "greet") == tool("greet")
 
 
 async def test_a_manifest_that_was_tampered_with_serves_nothing_until_it_is_mended(

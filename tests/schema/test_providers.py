@@ -5,7 +5,6 @@ import jsonschema_rs
 import pytest
 from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
-from inline_snapshot import snapshot
 
 from properties import examples
 from tables import each_row
@@ -14,7 +13,7 @@ from toolkiln.model.spec import Hints
 from toolkiln.schema.providers import PROVIDERS, compile_tool
 from toolkiln.schema.providers.codec import equal
 from toolkiln.schema.providers.mcp import inlined, wraps_result
-from toolkiln.schema.providers.profile import Compiled, Loss
+from toolkiln.schema.providers.profile import Compiled
 
 from .fragments import VALUES, fragments
 from .rules import as_json_schema, schema_of, violations
@@ -77,58 +76,25 @@ def test_openai_strict_demands_every_property_and_decodes_null_to_absence() -> N
 
     compiled = compile_tool(spec(root), "openai-strict")
 
-    assert compiled.payload == snapshot(
-        {
-            "type": "function",
-            "function": {
-                "name": "convert",
-                "description": "Convert money.",
-                "parameters": {
-                    "type": "object",
-                    "properties": {
-                        "to": {
-                            "type": "string",
-                            "description": "Currency. (at least 3 characters)",
-                        },
-                        "rates": {
-                            "type": ["array", "null"],
-                            "items": {
-                                "type": "object",
-                                "properties": {
-                                    "key": {"type": "string"},
-                                    "value": {"type": "number"},
-                                },
-                                "required": ["key", "value"],
-                                "additionalProperties": False,
-                            },
-                            "description": (
-                                "A mapping, as a list of keys with their values"
-                                " (null to leave it out)"
-                            ),
-                        },
-                        "places": {
-                            "type": ["integer", "null"],
-                            "description": "Default: 2 (null for the default)",
-                        },
-                    },
-                    "required": ["to", "rates", "places"],
-                    "additionalProperties": False,
-                },
-                "strict": True,
-            },
-        }
+    parameters = params(
+        ("to", "rates", "places"),
+        to={"type": "string", "description": "Currency. (at least 3 characters)"},
+        rates={
+            "type": ["array", "null"],
+            "items": params(("key", "value"), key={"type": "string"}, value={"type": "number"}),
+            "description": "A mapping, as a list of keys with their values (null to leave it out)",
+        },
+        places={"type": ["integer", "null"], "description": "Default: 2 (null for the default)"},
     )
-    assert compiled.losses == snapshot(
-        (
-            Loss(
-                path="/properties/to",
-                keyword="minLength",
-                reason=(
-                    "openai-strict does not support 'minLength';"
-                    " the description says: at least 3 characters"
-                ),
-            ),
-        )
+    named = {"name": "convert", "description": "Convert money."}
+    assert compiled.payload == {
+        "type": "function",
+        "function": {**named, "parameters": parameters, "strict": True},
+    }
+    (loss,) = compiled.losses
+    assert (loss.path, loss.keyword) == ("/properties/to", "minLength")
+    assert loss.reason == (
+        "openai-strict does not support 'minLength'; the description says: at least 3 characters"
     )
     sent = {"to": "EUR", "rates": [{"key": "USD", "value": 1.1}], "places": None}
     assert compiled.decode(sent) == {"to": "EUR", "rates": {"USD": 1.1}}
@@ -143,26 +109,20 @@ def test_anthropic_strict_keeps_optional_properties_and_states_bounds_in_words()
 
     compiled = compile_tool(spec(root), "anthropic-strict")
 
-    assert compiled.payload == snapshot(
-        {
-            "name": "convert",
-            "description": "Convert money.",
-            "input_schema": {
-                "type": "object",
-                "properties": {
-                    "to": {
-                        "type": "array",
-                        "items": {"type": "string"},
-                        "description": "At most 5 items",
-                    },
-                    "n": {"type": "integer", "description": "At least 1; default: 2"},
-                },
-                "required": ["to"],
-                "additionalProperties": False,
+    assert compiled.payload == {
+        "name": "convert",
+        "description": "Convert money.",
+        "input_schema": params(
+            ("to",),
+            to={
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "At most 5 items",
             },
-            "strict": True,
-        }
-    )
+            n={"type": "integer", "description": "At least 1; default: 2"},
+        ),
+        "strict": True,
+    }
     assert [(loss.path, loss.keyword) for loss in compiled.losses] == [
         ("/properties/to", "maxItems"),
         ("/properties/n", "minimum"),
@@ -182,22 +142,20 @@ def test_gemini_gets_the_openapi_subset_with_names_it_accepts() -> None:
 
     compiled = compile_tool(spec(root), "gemini")
 
-    assert compiled.payload == snapshot(
-        {
-            "name": "convert",
-            "description": "Convert money.",
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "user_id": {"type": "string", "enum": ["7"]},
-                    "level": {"type": "string", "enum": ["1", "2"], "nullable": True},
-                    "size": {"type": "integer", "minimum": 1},
-                    "when": {"type": "string", "description": "Format: date", "nullable": True},
-                },
-                "required": ["user_id"],
+    assert compiled.payload == {
+        "name": "convert",
+        "description": "Convert money.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "user_id": {"type": "string", "enum": ["7"]},
+                "level": {"type": "string", "enum": ["1", "2"], "nullable": True},
+                "size": {"type": "integer", "minimum": 1},
+                "when": {"type": "string", "description": "Format: date", "nullable": True},
             },
-        }
-    )
+            "required": ["user_id"],
+        },
+    }
     assert compiled.decode({"user_id": "7", "level": "2"}) == {"user-id": 7, "level": 2}
 
 
@@ -211,26 +169,19 @@ def test_mcp_lists_hints_and_wraps_results_that_are_no_objects() -> None:
 
     compiled = compile_tool(tool, "mcp")
 
-    assert compiled.payload == snapshot(
-        {
-            "name": "convert",
-            "title": "Convert",
-            "description": "Convert money.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {},
-                "required": [],
-                "additionalProperties": False,
-            },
-            "outputSchema": {
-                "type": "object",
-                "properties": {"result": {"type": "array", "items": {"$ref": "#/$defs/N"}}},
-                "required": ["result"],
-                "$defs": {"N": {"type": "null"}},
-            },
-            "annotations": {"readOnlyHint": True, "openWorldHint": False},
-        }
-    )
+    assert compiled.payload == {
+        "name": "convert",
+        "title": "Convert",
+        "description": "Convert money.",
+        "inputSchema": params(),
+        "outputSchema": {
+            "type": "object",
+            "properties": {"result": {"type": "array", "items": {"$ref": "#/$defs/N"}}},
+            "required": ["result"],
+            "$defs": {"N": {"type": "null"}},
+        },
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    }
     assert wraps_result(returns)
 
 
