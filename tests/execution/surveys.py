@@ -33,13 +33,13 @@ def look(ctx: Context) -> list[bool]:
     return [ctx.can_ask(kind) for kind in (Form, Sample, Roots)]
 
 
-@tool(timeout=1)
+@tool(timeout=3)
 def dawdle(ctx: Context) -> str:
     """Ask for longer than a call may take."""
     return str(ctx.ask(NAME)["name"])
 
 
-@tool(timeout=1)
+@tool(timeout=3)
 def relay_dawdling(ctx: Context) -> str:
     """Have another tool ask for longer than a call may take."""
     return str(ctx.call("dawdle"))

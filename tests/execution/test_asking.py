@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,14 @@ from toolkiln.model.question import (
 
 from . import surveys
 from .conftest import kiln_of
+from .observers import code
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 BOUND = 30.0
 SECRET = "correct horse battery staple"
 ADA = FormAnswer(action="accept", content={"name": "Ada", "unasked": 1})
+SOURCE = Path(surveys.__file__).read_text("utf-8")
 WARM = """
 import os
 import pydantic
@@ -42,27 +45,27 @@ def which() -> int:
 """
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sandbox", "warm", "inline"])
-async def kiln(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Kiln]:
-    """The tools of `surveys`, run in one of three ways."""
-    settings: dict[str, Any] = {
+@asynccontextmanager
+async def surveying(folder: Path, sources: dict[str, str], **settings: Any) -> AsyncIterator[Kiln]:
+    """A Kiln with the tools of `surveys`, which knows a secret."""
+    settings |= {
         "environ": {**os.environ, "TOOLKILN_SECRET_KEY": SECRET},
         "grants": {"tell": {"secrets": ["KEY"]}},
         "approval_seconds": 5,
     }
-    sources = {}
-    if request.param == "inline":
-        settings["functions"] = surveys.FUNCTIONS
-    else:
-        source = Path(surveys.__file__).read_text("utf-8")
-        sources["surveys.py"] = WARM + source if request.param == "warm" else source
-    async with kiln_of(tmp_path_factory.mktemp("kiln"), sources, **settings) as made:
-        if request.param == "warm":
-            async with asyncio.timeout(BOUND):
-                while (await made.call("which")).value == 1:
-                    pass  # not in a template yet
+    async with kiln_of(folder, sources, **settings) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sandbox", "inline"])
+async def kiln(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Kiln]:
+    """The tools of `surveys`, in the sandbox and in this process."""
+    folder = tmp_path_factory.mktemp("kiln")
+    is_inline = request.param == "inline"
+    functions: dict[str, Any] = {"functions": surveys.FUNCTIONS} if is_inline else {}
+    async with surveying(folder, {} if is_inline else {"surveys.py": SOURCE}, **functions) as made:
         yield made
 
 
@@ -170,7 +173,7 @@ async def test_a_fault_of_the_surface_is_not_the_tools(kiln: Kiln) -> None:
 
 async def test_timeouts_pause_while_a_person_answers_also_in_nested_calls(kiln: Kiln) -> None:
     async def slowly(questions: tuple[Question, ...]) -> Sequence[Reply]:
-        await asyncio.sleep(1.2)  # longer than the tool itself may take
+        await asyncio.sleep(3.2)  # longer than the tool itself may take
         return await Person()(questions)
 
     result = await kiln.call("relay_dawdling", ask=slowly)
@@ -238,6 +241,22 @@ BAD: dict[str, Any] = {
     "tokens": sample("user", tokens=0),
     "more": [{"kind": "roots", "token": "x"}],
 }
+
+
+async def test_a_warm_worker_asks_the_caller_of_each_call(tmp_path: Path) -> None:
+    async with surveying(tmp_path, {"surveys.py": WARM + SOURCE}) as kiln:
+        async with asyncio.timeout(BOUND):
+            while (await kiln.call("which")).value == 1:
+                pass  # not in a template yet
+        first, person = Person(), Person(FormAnswer(action="decline"))
+        together = await kiln.call("consult", ask=first)
+        declined = await kiln.call("introduce", ask=person)
+        nobody = await kiln.call("insist")
+
+    assert together.value == [True, "hello", ["file:///x"]]
+    assert declined.value == {"action": "decline", "values": {}}
+    assert (len(first.asked), len(person.asked)) == (1, 1)
+    assert code(nobody) == (Status.FAILED, "tool_error")
 
 
 @each_row("what", BAD)

@@ -24,103 +24,34 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLAIN = """
 import asyncio, logging, sys, threading
-from collections import deque
-from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta, timezone
-from decimal import Decimal
-from enum import Enum, IntEnum
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, Optional, TypedDict
-from uuid import UUID
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from typing import Any
 
 from toolkiln import Context, ToolError, ToolResult
 
 
 class Colour(Enum):
     RED = "red"
-    BLUE = "blue"
-
-class Level(IntEnum):
-    LOW = 1
-    HIGH = 2
-
-@dataclass
-class Point:
-    x: int
-    y: float = 0.5
-    tags: list[str] = field(default_factory=list)
 
 @dataclass
 class Line:
-    start: Point
-    end: Optional[Point] = None
+    start: date
+    colours: set[Colour]
 
-class Options(TypedDict, total=False):
-    when: date
-    colour: Colour
+def convert(line: Line, /, right: date, *rest: date, last: bool = False, **more: date) -> list:
+    assert isinstance(line, Line) and line.colours == {Colour.RED}
+    assert all(isinstance(value, date) for value in (line.start, right, *rest, *more.values()))
+    return [line, [value.day for value in rest], last, sorted(more), float("nan")]
 
-class Pair(NamedTuple):
-    left: int
-    right: str = "r"
-
-
-def scalars(
-    day: date, moment: datetime, clock: time, span: timedelta, key: UUID, price: Decimal,
-    file: Path, data: bytes, colour: Colour, level: Level,
-) -> list[str]:
-    given = [day, moment, clock, span, key, price, file, data, colour, level]
-    assert day.year == 2024 and moment.tzinfo is not None and span == timedelta(hours=1)
-    assert key.version == 4 and price + 1 == Decimal("2.10") and data == b"raw"
-    assert colour is Colour.BLUE and level is Level.HIGH and isinstance(file, Path)
-    return [type(value).__name__ for value in given]
-
-def containers(
-    numbers: set[int], names: frozenset[str], pair: tuple[int, str], many: tuple[float, ...],
-    points: dict[str, Point], days: list[date], maybe: Optional[int], choice: Literal["a", 1],
-) -> list[str]:
-    assert numbers == {1, 2} and pair == (1, "x") and many == (1.0, 2.0)
-    assert points["p"] == Point(1, 0.5, []) and days == [date(2024, 2, 29)] and maybe is None
-    return [type(value).__name__ for value in (numbers, names, pair, many, points, days)]
-
-def records(line: Line, options: Options, pair: Pair) -> dict:
-    assert isinstance(line.start, Point) and isinstance(line.end, Point)
-    assert isinstance(options["when"], date) and options["colour"] is Colour.RED
-    assert isinstance(pair, tuple)
-    return {"x": line.start.x, "year": options["when"].year, "pair": list(pair)}
-
-def defaults(
-    items: list[int] = [], point: Point = Point(1), names: dict[str, int] = {}, flag: bool = True,
-    colour: Colour = Colour.RED, day: date = date(2020, 1, 1),
-) -> list[Any]:
+def append(items: list[int] = [], names: dict[str, int] = {}) -> list[Any]:
     items.append(1)
-    point.x += 1
     names["a"] = len(names)
-    return [items, point.x, names, flag, colour is Colour.RED, day.year]
-
-def positional(left: int, /, right: date, *rest: date, last: bool = False, **more: date) -> list:
-    assert all(isinstance(value, date) for value in (right, *rest, *more.values()))
-    return [left, right.day, [value.day for value in rest], last, sorted(more)]
+    return [items, names]
 
 def modules() -> bool:
     return "pydantic" in sys.modules
-
-def results(kind: str) -> Any:
-    cycle: list[Any] = []
-    cycle.append(cycle)
-    return {
-        "dataclass": Line(Point(1, tags=["t"])),
-        "enum": [Colour.RED, Level.HIGH],
-        "dates": [date(2024, 2, 29), datetime(2024, 1, 1, tzinfo=timezone.utc), timedelta(1)],
-        "sets": [{3}, frozenset({4}), (5, 6), deque([7])],
-        "keys": {1: "a", Colour.RED: "b", (1, 2): "c"},
-        "scalars": [Decimal("1.10"), UUID(int=1), Path("a/b"), b"raw"],
-        "nan": [float("nan"), float("inf")],
-        "surrogate": ["\\ud800", {"\\udfff": 1}],
-        "object": [object()],
-        "cycle": cycle,
-        "generator": (number for number in range(3)),
-        "none": None,
-    }[kind]
 
 def fail(kind: str) -> None:
     if kind == "tool_error":
@@ -194,22 +125,14 @@ def keep_context(agent_state: dict, agent_id: str) -> list[Any]:
 """
 
 TYPED = """
-import sys
 from datetime import date
-from typing import Annotated, Optional
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, field_validator
 
-
-class Address(BaseModel):
-    city: str = Field(min_length=2)
-    zip_code: str = Field(alias="zip")
 
 class Person(BaseModel):
     name: str
     born: date
-    address: Optional[Address] = None
-    friends: list["Person"] = []
 
     @field_validator("name")
     @classmethod
@@ -219,20 +142,9 @@ class Person(BaseModel):
         return name.title()
 
 
-def greet(person: Person, loud: bool = False) -> Person:
+def greet(person: Person) -> Person:
     assert isinstance(person, Person)
-    assert all(isinstance(friend, Person) for friend in person.friends)
     return person
-
-def fields(
-    count: Annotated[int, Field(ge=1)] = Field(default=3),
-    names: list[str] = Field(default_factory=list),
-    kind: str = Field("plain", alias="type"),
-    person: Person = Person(name="x", born=date(2000, 1, 1)),
-) -> list:
-    names.append(kind)
-    person.friends.append(person.model_copy())
-    return [count, names, kind, len(person.friends), "pydantic" in sys.modules]
 """
 
 
@@ -300,127 +212,44 @@ def run(executor: Executor, tools: dict[str, ResolvedTool]) -> Run:
     return running
 
 
-SCALARS = {
-    "day": "2024-02-29", "moment": "2024-02-29T10:00:00+02:00", "clock": "10:30",
-    "span": "PT1H", "key": "7c9e6679-7425-40de-944b-e07fc1f90ae7", "price": "1.10",
-    "file": "a/b.txt", "data": "raw", "colour": "blue", "level": 2,
-}  # fmt: skip
-PERSON = {
-    "name": "ann", "born": "2000-02-29", "address": {"city": "Ulm", "zip": "89073"},
-    "friends": [{"name": "bob", "born": "1999-01-01"}],
-}  # fmt: skip
+ARGUMENTS: dict[str, Any] = {
+    "line": {"start": "2024-02-29", "colours": ["red"]},
+    "right": "2024-01-01",
+    "rest": ["2024-01-01", "2024-01-02"],
+    "last": True,
+    "extra": "2024-01-02",
+}
 
 
-async def test_scalars_arrive_as_their_types(run: Run) -> None:
-    outcome = await run("scalars", SCALARS)
+async def test_arguments_arrive_as_their_types_and_results_become_plain_json(run: Run) -> None:
+    outcome = await run("convert", ARGUMENTS)
 
     assert outcome.error is None
-    assert outcome.value[:6] == ["date", "datetime", "time", "timedelta", "UUID", "Decimal"]
-    assert outcome.value[7:] == ["bytes", "Colour", "Level"]
+    assert outcome.value == [ARGUMENTS["line"], [1, 2], True, ["extra"], None]
+    assert "nan is not JSON" in outcome.notes[0]
 
 
-@each_row(
-    "name, arguments, value",
-    [
-        (
-            "containers",
-            {
-                "numbers": [1, 2, 2], "names": ["a"], "pair": [1, "x"], "many": [1, 2.0],
-                "points": {"p": {"x": 1}}, "days": ["2024-02-29"], "maybe": None, "choice": "a",
-            },
-            ["set", "frozenset", "tuple", "tuple", "dict", "list"],
-        ),
-        (
-            "records",
-            {
-                "line": {"start": {"x": 1}, "end": {"x": 2, "y": 1}},
-                "options": {"when": "2024-02-29", "colour": "red"},
-                "pair": [1],
-            },
-            {"x": 1, "year": 2024, "pair": [1, "r"]},
-        ),
-        (
-            "positional",
-            {
-                "left": 1, "right": "2024-01-01", "rest": ["2024-01-01", "2024-01-02"],
-                "last": True, "extra": "2024-01-02",
-            },
-            [1, 1, [1, 2], True, ["extra"]],
-        ),
-        ("wait_async", {"number": 1}, [2, None]),
-    ],
-)  # fmt: skip
-async def test_arguments_of_every_kind_arrive_as_their_types(
-    run: Run, name: str, arguments: dict[str, Any], value: Any
-) -> None:
-    outcome = await run(name, arguments)
+async def test_argument_that_does_not_fit_is_refused_before_the_tool_runs(run: Run) -> None:
+    outcome = await run("convert", {**ARGUMENTS, "right": "2024-02-31"})
 
-    assert (outcome.error, outcome.value) == (None, value)
+    assert outcome.status is Status.INVALID
+    assert "right" in outcome.error.message
 
 
 async def test_defaults_that_a_call_changes_are_fresh_for_the_next(run: Run) -> None:
-    outcomes = [await run("defaults") for _ in range(3)]
+    outcomes = [await run("append") for _ in range(3)]
 
-    assert [outcome.value for outcome in outcomes] == [[[1], 2, {"a": 0}, True, True, 2020]] * 3
+    assert [outcome.value for outcome in outcomes] == [[[1], {"a": 0}]] * 3
 
 
 async def test_pydantic_models_are_validated_and_serialised(run: Run) -> None:
-    outcome = await run("greet", {"person": PERSON})
+    outcome = await run("greet", {"person": {"name": "ann", "born": "2000-02-29"}})
+    refused = await run("greet", {"person": {"name": "R2D2", "born": "2000-02-29"}})
 
-    assert outcome.error is None
-    assert outcome.value["name"] == "Ann"
-    assert outcome.value["friends"][0]["born"] == "1999-01-01"
-    assert outcome.value["address"]["city"] == "Ulm"
-
-
-async def test_validator_that_refuses_is_invalid_arguments(run: Run) -> None:
-    outcome = await run("greet", {"person": {**PERSON, "name": "R2D2"}})
-
-    assert code(outcome) == (Status.INVALID, "invalid_arguments")
-    assert "names have no digits" in outcome.error.message
-    assert "person.name" in outcome.error.message
-
-
-async def test_defaults_and_aliases_of_fields_are_used(run: Run) -> None:
-    outcomes = [await run("fields", {}), await run("fields", {"type": "odd", "count": 1})]
-
-    assert [outcome.value for outcome in outcomes] == [
-        [3, ["plain"], "plain", 1, True],
-        [1, ["odd"], "odd", 1, True],
-    ]
-
-
-@each_row(
-    "kind, value, noted",
-    [
-        ("dataclass", {"start": {"x": 1, "y": 0.5, "tags": ["t"]}, "end": None}, False),
-        ("enum", ["red", 2], False),
-        ("dates", ["2024-02-29", "2024-01-01T00:00:00Z", "P1D"], False),
-        ("sets", [[3], [4], [5, 6], [7]], False),
-        ("scalars", ["1.10", "00000000-0000-0000-0000-000000000001", "a/b", "raw"], False),
-        ("nan", [None, None], True),
-        ("surrogate", ["\ufffd", {"\ufffd": 1}], True),
-        ("keys", {"1": "a", "red": "b", "1,2": "c"}, False),
-        ("none", None, False),
-    ],
-)
-async def test_results_become_plain_json(run: Run, kind: str, value: Any, noted: bool) -> None:
-    outcome = await run("results", {"kind": kind})
-
-    assert outcome.status is Status.OK
-    assert outcome.value == value
-    assert bool(outcome.notes) is noted, outcome.notes
-
-
-@each_row("kind", ["object", "cycle", "generator"])
-async def test_what_cannot_be_json_is_reported_with_a_note(run: Run, kind: str) -> None:
-    outcome = await run("results", {"kind": kind})
-
-    assert outcome.status is Status.OK
-    assert outcome.value is not None
-    assert outcome.notes or kind == "generator"
-    if kind == "object":
-        assert "object" in outcome.value[0]
+    assert outcome.value == {"name": "Ann", "born": "2000-02-29"}
+    assert code(refused) == (Status.INVALID, "invalid_arguments")
+    assert "person.name" in refused.error.message
+    assert "names have no digits" in refused.error.message
 
 
 async def test_tool_error_is_reported_verbatim(run: Run) -> None:
@@ -560,13 +389,6 @@ async def test_state_of_the_agent_is_given_and_cannot_be_changed(run: Run) -> No
 
     assert outcome.value == [{"n": 1, "changed": True}, "a"]
     assert caller.agent_state == {"n": 1}
-
-
-async def test_argument_that_does_not_fit_is_refused_before_the_tool_runs(run: Run) -> None:
-    outcome = await run("scalars", {**SCALARS, "day": "2024-02-31"})
-
-    assert outcome.status is Status.INVALID
-    assert "day" in outcome.error.message
 
 
 async def test_tool_without_pydantic_does_not_import_it(run: Run, executor: Executor) -> None:

@@ -12,7 +12,6 @@ import pytest_asyncio
 from toolkiln.errors import InputError
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Call, Status
-from toolkiln.model.identity import Caller
 
 from .conftest import MakeKiln
 from .observers import SOON, change_calls, space, until
@@ -89,19 +88,6 @@ async def test_arguments_that_mean_the_same_are_the_same(counting: Kiln) -> None
 
     assert again.value == first.value
     assert runs(counting) == 1
-
-
-async def test_ids_belong_to_their_callers(counting: Kiln) -> None:
-    who = [Caller(user_id="ann"), Caller(user_id="bob"), Caller(agent_id="ann"), Caller()]
-    callers = [caller.model_copy(update={"workspace": "default"}) for caller in who]
-    sessions = [counting.security.sessions.local(caller) for caller in callers]
-
-    results = [
-        await counting.call("count", {"word": "a"}, call_id="one", session=session)
-        for session in sessions
-    ]
-
-    assert [result.value for result in results] == ["a 1", "a 2", "a 3", "a 4"]
 
 
 async def test_failures_of_the_tool_are_remembered(counting: Kiln) -> None:

@@ -540,19 +540,6 @@ def test_any_sequence_of_changes_equals_a_fresh_build(
         assert index.query(query, 5) == fresh.query(query, 5)
 
 
-@each_row("count", [1, 300])
-def test_an_index_stays_as_it_was_when_another_is_made_from_it(count: int) -> None:
-    old = SearchIndex.build([tool("a", "rain"), tool("b", "mail")], Bags())
-    before = [old.query(query, 5) for query in QUERIES]
-
-    one = old.apply([tool(f"c{n}", "rain weather") for n in range(count)], ["a"])
-    other = old.apply([tool(f"d{n}", "mail money") for n in range(count)], ["b"])
-
-    assert [old.query(query, 5) for query in QUERIES] == before
-    assert {hit.key[0] for hit in one.query("rain mail", 1_000).hits} == {"b", "c"}
-    assert {hit.key[0] for hit in other.query("rain mail", 1_000).hits} == {"a", "d"}
-
-
 def test_a_change_embeds_and_reads_the_changed_documents_only() -> None:
     embedder = Bags()
     index = SearchIndex.build([tool(f"t{n}", "rain") for n in range(100)], embedder)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tables import each_row
 from toolkiln.errors import StoreError
 from toolkiln.model.catalog import Arrival, Version, VersionContent
 from toolkiln.model.source import Finding, Reading, Severity
@@ -37,7 +38,9 @@ def numbers(found: list[Version]) -> list[tuple[str, int]]:
     return [(version.file, version.number) for version in found]
 
 
-def test_a_stored_version_is_found_with_its_sources_and_reading(archive: VersionArchive) -> None:
+def test_a_stored_version_is_found_with_its_sources_and_reading(
+    archive: VersionArchive, place: str, opened: Opener
+) -> None:
     given = content(tools=("greet", "wave"))
 
     version = archive.add("c", given, ADMITTED)
@@ -56,6 +59,7 @@ def test_a_stored_version_is_found_with_its_sources_and_reading(archive: Version
     assert archive.history("c", "greet.py") == [version]
     assert archive.sources(digest, "greet.py") == {"greet.py": b"one"}
     assert archive.reading(digest, "greet.py") == given.reading
+    assert opened(place).archive.history("c", "greet.py") == [version]
 
 
 def test_what_was_never_stored_is_not_found(archive: VersionArchive) -> None:
@@ -73,18 +77,13 @@ def test_numbers_count_for_each_catalog_and_file(archive: VersionArchive) -> Non
     archive.add("c", content("one"), ADMITTED)
     archive.add("c", content("two"), ADMITTED)
     archive.add("c", content("one", file="other.py"), ADMITTED)
-    archive.add("d", content("two"), ADMITTED)
+    archive.add("d", content("two", tools=()), ADMITTED)
+    archive.add("a", content(file="b/c"), ADMITTED)
 
+    assert archive.history("a/b", "c") == archive.history('a", "b', "c") == []
     assert numbers(archive.history("c", "greet.py")) == [("greet.py", 2), ("greet.py", 1)]
     assert numbers(archive.history("c", "other.py")) == [("other.py", 1)]
     assert numbers(archive.history("d", "greet.py")) == [("greet.py", 1)]
-
-
-def test_catalog_and_file_are_distinguished(archive: VersionArchive) -> None:
-    archive.add("a", content(file="b/c"), ADMITTED)
-
-    assert archive.history("a/b", "c") == []
-    assert archive.history('a", "b', "c") == []
 
 
 def test_the_same_version_by_the_same_action_is_stored_once(
@@ -113,6 +112,7 @@ def test_a_rollback_is_a_version_that_shares_the_stored_content(
 
 def test_sources_keep_their_order_and_bytes(archive: VersionArchive) -> None:
     files = {"z.py": b"\xff\0\r\n", "a.py": bytes(range(256)), "pkg/m.py": b"", "\udc80": b"x"}
+    files |= {"greet.py": os.urandom(1 << 20), "text.py": "é\n".encode() * 500_000}
     given = content().model_copy(update={"sources": files})
 
     archive.add("c", given, ADMITTED)
@@ -120,15 +120,6 @@ def test_sources_keep_their_order_and_bytes(archive: VersionArchive) -> None:
     kept = archive.sources(given.reading.digest, "greet.py")
     assert kept
     assert list(kept.items()) == list(files.items())
-
-
-def test_sources_of_megabytes_are_stored(archive: VersionArchive) -> None:
-    files = {"greet.py": os.urandom(1 << 20), "text.py": "é\n".encode() * 500_000}
-    given = content().model_copy(update={"sources": files})
-
-    archive.add("c", given, ADMITTED)
-
-    assert archive.sources(given.reading.digest, "greet.py") == files
 
 
 @given(data=st.data())
@@ -210,12 +201,6 @@ def test_a_file_listed_twice_gets_two_numbers(archive: VersionArchive) -> None:
     assert archive.history("c", "greet.py") == [kept[3], kept[1], kept[0]]
 
 
-def test_a_file_without_tools_has_a_history_too(archive: VersionArchive) -> None:
-    version = archive.add("c", content(tools=()), ADMITTED)
-
-    assert archive.history("c", "greet.py") == [version]
-
-
 def nested(depth: int) -> dict[str, Any]:
     schema: dict[str, Any] = {}
     for _ in range(depth):
@@ -223,15 +208,14 @@ def nested(depth: int) -> dict[str, Any]:
     return schema
 
 
-@pytest.mark.parametrize("schema", [{"default": object()}, nested(100_000)], ids=["object", "deep"])
+@each_row("schema", [{"default": object()}, nested(100_000)])
 def test_no_file_of_a_batch_is_stored_if_one_is_invalid(
     archive: VersionArchive, place: str, schema: dict[str, Any]
 ) -> None:
     good = content(file="good.py")
     tool = good.reading.tools[0].model_copy(update={"parameters": schema})
-    bad = content().model_copy(
-        update={"reading": good.reading.model_copy(update={"tools": (tool,)})}
-    )
+    reading = good.reading.model_copy(update={"tools": (tool,)})
+    bad = content().model_copy(update={"reading": reading})
 
     with pytest.raises(StoreError, match=r"good\.py.*cannot be stored"):
         archive.add_many("c", [good, bad], ADMITTED)
@@ -248,14 +232,6 @@ def test_no_file_is_stored_if_the_caller_fails_while_listing_them(
     with pytest.raises(OSError, match="gone"):
         archive.add_many("c", files(), ADMITTED)
     assert count_rows(place, "toolkiln_versions") == count_rows(place, "toolkiln_contents") == 0
-
-
-def test_another_store_sees_a_stored_version(
-    archive: VersionArchive, place: str, opened: Opener
-) -> None:
-    version = archive.add("c", content(), ADMITTED)
-
-    assert opened(place).archive.history("c", "greet.py") == [version]
 
 
 def test_damaged_sources_are_reported_and_repaired_by_storing_them_again(
@@ -277,19 +253,13 @@ def test_damaged_sources_are_reported_and_repaired_by_storing_them_again(
 def test_usages_are_given_the_newest_first_and_once(archive: VersionArchive) -> None:
     for minute, prompt in enumerate(["hello", "hi", "hello"]):
         archive.add_usage("c", "greet", prompt, f"2026-01-01T00:0{minute}:00Z")
-    archive.add_usage("c", "wave", "hello", "2026-01-01T00:00:00Z")
+    for prompt in "abc":  # of one moment, the last to arrive comes first
+        archive.add_usage("c", "wave", prompt, "2026-01-01T00:00:00Z")
     archive.add_usage("d", "greet", "good day", "2026-01-01T00:00:00Z")
 
-    assert archive.usages("c") == {"greet": ("hello", "hi"), "wave": ("hello",)}
+    assert archive.usages("c") == {"greet": ("hello", "hi"), "wave": ("c", "b", "a")}
     assert archive.usages("d") == {"greet": ("good day",)}
     assert archive.usages("e") == {}
-
-
-def test_usages_of_one_moment_are_ordered_by_arrival(archive: VersionArchive) -> None:
-    for prompt in "abc":
-        archive.add_usage("c", "greet", prompt, "2026-01-01T00:00:00Z")
-
-    assert archive.usages("c") == {"greet": ("c", "b", "a")}
 
 
 def test_the_newest_usages_of_each_tool_are_kept(archive: VersionArchive, place: str) -> None:

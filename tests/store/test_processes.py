@@ -57,18 +57,6 @@ def test_processes_that_open_a_new_store_at_once_all_succeed(place: str) -> None
     assert together(place, "claimant.py", *[("open",)] * 4) == ["ready\n"] * 4
 
 
-def test_threads_that_open_a_new_store_at_once_all_succeed(place: str) -> None:
-    start = Barrier(8)
-
-    def open_one(number: int) -> object:
-        start.wait(timeout=60)
-        with closing(open_store(place)) as store:
-            return claim_of(store, str(number))
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(isinstance(claim, Claimed) for claim in pool.map(open_one, range(8)))
-
-
 def test_a_killed_owner_is_replaced_when_its_lease_has_run_out(place: str, opened: Opener) -> None:
     with running(place, "hold", "c1") as doomed:
         assert doomed.stdout
