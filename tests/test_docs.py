@@ -6,16 +6,18 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from inspect import getmembers, isfunction, signature
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
 
+import preloaded
+from tables import each_row
 from toolkiln import define
 from toolkiln.catalog.registry import NotAdmitted
 from toolkiln.catalog.reports import check
@@ -27,6 +29,8 @@ from toolkiln.fleet.delivery import Counts, WorkerMetrics
 from toolkiln.fleet.worker_process import WorkerDraining
 from toolkiln.kiln import PROVIDERS, Kiln
 from toolkiln.model.call import Result, Status
+from toolkiln.model.identity import Privilege
+from toolkiln.model.policy import ApprovalState
 from toolkiln.model.source import Severity
 from toolkiln.model.spec import Capability, Dialect, HealthLevel
 from toolkiln.operations.engine import CallOptions
@@ -45,6 +49,40 @@ _FILE = re.compile(r"# (\S+\.py)\n")
 
 def page(name: str) -> str:
     return (DOCS / f"{name}.md").read_text("utf-8")
+
+
+# Names
+
+METHODS = [name for name, _ in getmembers(define.Context, isfunction) if name[0] != "_"]
+TOOLKIT_OPTIONS = {
+    name
+    for decorator in (define.tool_metadata, define.method_metadata)
+    for name in signature(decorator).parameters
+}
+
+
+@each_row(
+    "name, words, form",
+    [
+        ("cli", [*PROVIDERS, "schema", "docs", *Dialect], "`{}`"),
+        ("providers", [*PROVIDERS, *HealthLevel], "| `{}` |"),
+        ("calling", [*Result.model_fields], "`{}`"),
+        ("calling", [*Status], "| `{}` |"),
+        ("writing-tools", [*Capability, *TOOLKIT_OPTIONS], "`{}`"),
+        ("writing-tools", METHODS, "\n| `{}("),
+        ("security", [*Privilege, *get_args(ApprovalState)], "| `{}` |"),
+    ],
+)
+def test_every_name_is_documented(name: str, words: list[str], form: str) -> None:
+    assert words
+    assert [word for word in words if form.format(word) not in page(name)] == []
+
+
+def test_every_option_of_the_decorator_is_documented() -> None:
+    options = define.ToolOptions.__annotations__
+
+    assert options
+    assert [one for one in options if not re.search(rf"`{one}\b", page("writing-tools"))] == []
 
 
 # Findings
@@ -86,9 +124,13 @@ rule = "not-this-either"
     assert rules_in([ast.parse(source)]) == {"a-a", "b-b", "c-c", "d-d", "e-e", "f-f"}
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text("utf-8"))
+
+
 def rules_in_source() -> set[str]:
-    files = sorted((ROOT / "src").rglob("*.py"))
-    return rules_in([ast.parse(file.read_text("utf-8")) for file in files])
+    return rules_in([parsed(file) for file in sorted((ROOT / "src").rglob("*.py"))])
 
 
 def rules_in(trees: list[ast.Module]) -> set[str]:
@@ -171,19 +213,13 @@ def test_every_command_and_option_is_documented_and_exists() -> None:
 
 
 def test_every_argument_of_a_command_is_shown() -> None:
-    text = page("cli")
-
-    for command, arguments in arguments_of_commands().items():
-        usage = " ".join([f"toolkiln {command}", *arguments])
-        assert f"`{usage}" in text
-
-
-def test_every_form_and_dialect_is_named() -> None:
-    text = page("cli")
-
-    assert [
-        name for name in (*PROVIDERS, "schema", "docs", *Dialect) if f"`{name}`" not in text
-    ] == []
+    for name, command in commands().items():
+        arguments = [
+            f"{(p.name or '').upper()}{'…' if p.nargs == -1 else ''}"
+            for p in command.params
+            if p.param_type_name == "argument"
+        ]
+        assert f"`{' '.join(['toolkiln', name, *arguments])}" in page("cli")
 
 
 def options_of_commands() -> dict[str, set[str]]:
@@ -198,17 +234,7 @@ def options_of_commands() -> dict[str, set[str]]:
     }
 
 
-def arguments_of_commands() -> dict[str, list[str]]:
-    return {
-        name: [
-            f"{(p.name or '').upper()}{'…' if p.nargs == -1 else ''}"
-            for p in command.params
-            if p.param_type_name == "argument"
-        ]
-        for name, command in commands().items()
-    }
-
-
+@cache
 def commands() -> dict[str, Any]:
     # Typer carries its own copy of click, which has no public types.
     group: Any = typer.main.get_command(app)
@@ -240,7 +266,7 @@ def codes_of_results() -> set[str]:
     found = {limit_error(bound.name, Bounds())[1].code for bound in fields(Bounds)}
     for folder in ("execution", "runtime", "sandbox", "security"):
         for file in (ROOT / "src" / "toolkiln" / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            for node in ast.walk(parsed(file)):
                 match node:
                     case (
                         ast.keyword(arg="code", value=value)
@@ -255,20 +281,13 @@ def codes_of_results() -> set[str]:
 
 
 def codes_of_errors() -> set[str]:
-    """The codes of the error tree, the root's aside, which nobody raises."""
+    """The codes of the error tree without the root, which is never raised."""
     # Their errors belong to the tree as well.
     assert all((AuditFailed, EmbeddingFailed, NoSession, NotAdmitted, WorkerDraining))
     tree = [ToolkilnError]
     for kind in tree:
         tree += kind.__subclasses__()
     return {kind.code for kind in tree[1:]}
-
-
-def test_every_field_of_a_result_and_every_status_is_documented() -> None:
-    text = page("calling")
-
-    assert [name for name in Result.model_fields if f"`{name}`" not in text] == []
-    assert [status for status in Status if f"| `{status}` |" not in text] == []
 
 
 def test_every_option_of_a_call_is_documented() -> None:
@@ -279,30 +298,30 @@ def test_every_option_of_a_call_is_documented() -> None:
 
 
 @pytest.mark.parametrize("name", ["calling", "authoring", "models"])
-def test_blocks_about_calls_run_as_they_stand(name: str, tmp_path: Path) -> None:
+def test_blocks_about_calls_run_as_they_are(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
     for block in _BLOCK.findall(page(name)):
         if file := _FILE.match(block):
             path = tmp_path / file[1]
             path.parent.mkdir(exist_ok=True)
             path.write_text(block, "utf-8")
         else:
-            done = subprocess.run(
-                [sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True
-            )
-            assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+            exec(block, {"__name__": "__main__"})
+
+    assert capfd.readouterr() == ("", "")
 
 
 # Settings
 
 _OTHERWISE = {
-    "sandbox": "B",
-    "authoring": "off",
-    "policy": "deny",
-    "redis": "redis://x",
-    "fleet": "redis://x",
-    "telemetry": "http://x",
-}
-"""Values of settings that take but a few."""
+    "sandbox": "B", "authoring": "off", "policy": "deny", "redis": "redis://x",
+    "fleet": "redis://x", "telemetry": "http://x",
+}  # fmt: skip
+"""Values of settings that take only some."""
 
 
 def test_every_setting_is_documented_with_its_variable_and_exists(tmp_path: Path) -> None:
@@ -320,15 +339,13 @@ def test_every_setting_is_documented_with_its_variable_and_exists(tmp_path: Path
         assert (changed != known[name]) == bool(variable), name
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_defaults_are_as_documented() -> None:
+    for name in (
         "workspace_bytes", "workspace_files", "sandbox", "host", "port", "body_bytes",
         "concurrent_requests", "request_seconds", "drain_seconds",
-    ],
-)  # fmt: skip
-def test_defaults_are_as_documented(name: str) -> None:
-    assert re.search(rf"^\| `{name}` \| `?{getattr(Settings(), name)}`? \|", page("settings"), re.M)
+    ):  # fmt: skip
+        row = rf"^\| `{name}` \| `?{getattr(Settings(), name)}`? \|"
+        assert re.search(row, page("settings"), re.M), name
 
 
 def test_every_limit_is_documented_with_its_default_and_its_maximum() -> None:
@@ -353,22 +370,14 @@ def test_the_settings_shown_can_be_used(tmp_path: Path) -> None:
 # Providers
 
 
-def test_every_provider_and_health_level_is_documented() -> None:
-    text = page("providers")
-
-    assert [name for name in (*PROVIDERS, *HealthLevel) if f"| `{name}` |" not in text] == []
-
-
-def test_blocks_about_providers_run_as_they_stand(
+def test_blocks_about_providers_run_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "examples" / "tools", "examples/tools")
     environ = {**os.environ, "TOOLKILN_STATE": str(tmp_path / "state")}
-    command = Path(sys.executable).with_name("toolkiln")
-    subprocess.run(
-        [command, "admit", "--yes", "--tools", "examples/tools"], env=environ, check=True
-    )
+    admit = [preloaded.command(), "admit", "--yes", "--no-probe", "--tools", "examples/tools"]
+    subprocess.run(admit, env=environ, check=True)
     names: dict[str, object] = {}
 
     for block in _BLOCK.findall(page("providers")):
@@ -380,53 +389,21 @@ def test_blocks_about_providers_run_as_they_stand(
 # Writing tools
 
 
-@pytest.mark.parametrize(
-    "source", _BLOCK.findall(page("writing-tools")), ids=lambda source: str(len(source))
-)
-def test_tools_in_the_guide_pass_the_strict_check(source: str, tmp_path: Path) -> None:
-    file = tmp_path / "example.py"
-    file.write_text(source, "utf-8")
+def test_tools_in_the_guide_pass_the_strict_check_and_are_of_every_dialect(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "rates.json").write_text("{}", "utf-8")  # what one of them declares
+    dialects = set()
 
-    (report,) = check([file])
+    for source in _BLOCK.findall(page("writing-tools")):
+        file = tmp_path / "example.py"
+        file.write_text(source, "utf-8")
 
-    assert report.reading.tools
-    assert report.worst in (None, Severity.INFO)
+        (report,) = check([file])
 
-
-def test_guide_has_an_example_of_every_dialect(tmp_path: Path) -> None:
-    for number, source in enumerate(_BLOCK.findall(page("writing-tools"))):
-        (tmp_path / f"example{number}.py").write_text(source, "utf-8")
-
-    reports = check([tmp_path])
-
-    assert {s.dialect for report in reports for s in report.reading.tools} == set(Dialect)
-
-
-def test_every_option_of_the_decorator_is_documented() -> None:
-    text = page("writing-tools")
-    options = define.ToolOptions.__annotations__
-
-    assert options
-    assert [name for name in sorted(options) if not re.search(rf"`{name}\b", text)] == []
-    assert [item.value for item in Capability if f"`{item}`" not in text] == []
-
-
-def test_options_of_toolkits_are_options_of_tools() -> None:
-    text = page("writing-tools")
-
-    for decorator in (define.tool_metadata, define.method_metadata):
-        for name in signature(decorator).parameters:
-            assert f"`{name}`" in text
-
-
-def test_every_method_of_the_context_is_documented() -> None:
-    text = page("writing-tools")
-    members = {name for name, _ in getmembers(define.Context, isfunction) if name[0] != "_"}
-
-    assert members
-    assert [name for name in sorted(members) if not re.search(rf"^\| `{name}\(", text, re.M)] == []
+        assert report.reading.tools, source
+        assert report.worst in (None, Severity.INFO), source
+        dialects |= {spec.dialect for spec in report.reading.tools}
+    assert dialects == set(Dialect)
 
 
 def test_sessions_in_the_guide_are_true() -> None:
@@ -464,15 +441,15 @@ def test_every_metric_is_documented_with_its_kind(tmp_path: Path) -> None:
 # All pages
 
 
-@pytest.mark.parametrize("file", [*sorted(DOCS.glob("*.md")), ROOT / "CONTRIBUTING.md"], ids=str)
-def test_links_lead_somewhere(file: Path) -> None:
-    for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", file.read_text("utf-8")):
-        if "://" in target:
-            continue
-        other = (file.parent / target) if target else file
-        assert other.exists(), target
-        if anchor:
-            assert anchor in anchors(other.read_text("utf-8")), anchor
+def test_links_lead_somewhere() -> None:
+    for file in (*sorted(DOCS.glob("*.md")), ROOT / "CONTRIBUTING.md"):
+        for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", file.read_text("utf-8")):
+            if "://" in target:
+                continue
+            other = (file.parent / target) if target else file
+            assert other.exists(), (file, target)
+            if anchor:
+                assert anchor in anchors(other), (file, anchor)
 
 
 def test_every_picture_is_shown_taken_by_the_script_and_small() -> None:
@@ -484,8 +461,9 @@ def test_every_picture_is_shown_taken_by_the_script_and_small() -> None:
     assert max(pictures.values()) <= 150_000
 
 
-def anchors(text: str) -> set[str]:
-    titles = re.findall(r"^#+ (.+)$", text, re.M)
+@cache
+def anchors(file: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", file.read_text("utf-8"), re.M)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 

@@ -8,7 +8,6 @@ import ast
 import os
 import re
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import get_args
@@ -16,10 +15,8 @@ from typing import get_args
 import pytest
 
 from preloaded import command
-from test_docs import DOCS, ROOT, called, strings
+from test_docs import ROOT, called, page, parsed, strings
 from toolkiln.model.catalog import Action
-from toolkiln.model.identity import Privilege
-from toolkiln.model.policy import ApprovalState
 from toolkiln.security.sessions import account_name
 
 _BLOCK = re.compile(r"^```(python|toml|console)\n(.*?)^```$", re.M | re.S)
@@ -36,7 +33,7 @@ _PATIENCE = 30.0
 
 
 class Terminal:
-    """Somebody who types the commands of a page, in a folder of their own."""
+    """A person who types the commands of a page, in a folder of their own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -88,10 +85,16 @@ def comparable(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["security", "operators"])
-def test_pages_about_security_show_what_happens(name: str, tmp_path: Path) -> None:
+def test_pages_about_security_show_what_happens(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     terminal = Terminal(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for variable in [key for key in os.environ if key.startswith("TOOLKILN_")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("TOOLKILN_STATE", terminal.environ["TOOLKILN_STATE"])
 
-    for language, block in _BLOCK.findall((DOCS / f"{name}.md").read_text("utf-8")):
+    for language, block in _BLOCK.findall(page(name)):
         if language == "console":
             for command, expected in _COMMAND.findall(block):
                 terminal.type(command, expected)
@@ -99,19 +102,13 @@ def test_pages_about_security_show_what_happens(name: str, tmp_path: Path) -> No
             (tmp_path / file[1]).parent.mkdir(exist_ok=True)
             (tmp_path / file[1]).write_text(block, "utf-8")
         else:
-            (tmp_path / "program").write_text(block, "utf-8")
-            terminal.type(f"{sys.executable} program", "")
+            exec(block, {"__name__": "__main__"})
 
-
-def test_every_privilege_and_every_state_of_an_approval_is_documented() -> None:
-    text = (DOCS / "security.md").read_text("utf-8")
-
-    assert [name for name in Privilege if f"| `{name}` |" not in text] == []
-    assert [name for name in get_args(ApprovalState) if f"| `{name}` |" not in text] == []
+    assert capfd.readouterr() == ("", "")
 
 
 def test_every_act_of_the_audit_is_documented_and_every_documented_act_exists() -> None:
-    table = (DOCS / "security.md").read_text("utf-8").split("| act | recorded when |")[1]
+    table = page("security").split("| act | recorded when |")[1]
     cells = re.findall(r"^\| (`.+?) \|", table.split("\n\n")[0], re.M)
 
     assert sorted(re.findall(r"`([\w.]+)`", " ".join(cells))) == sorted(acts_in_source())
@@ -125,7 +122,7 @@ def acts_in_source() -> set[str]:
     }  # fmt: skip
     found = {*get_args(Action)} - {"dev"}  # only in the history: no person decides
     for file in (ROOT / "src" / "toolkiln").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        for node in ast.walk(parsed(file)):
             match node:
                 case ast.Call() if called(node) == "operation":
                     given = {keyword.arg: keyword.value for keyword in node.keywords}
