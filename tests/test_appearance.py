@@ -112,18 +112,9 @@ def test_without_the_drawings_nothing_is_drawn_and_no_name_is_wrong(
 
 @each_row(
     "color",
-    [
-        "#fff",
-        "#3B82F6",
-        "blue",
-        "rebeccapurple",
-        "blue-500",
-        "slate-950",
-        "bg-blue-100",
-        "text-white",
-        "bg-blue-100 dark:bg-blue-800/50",
-    ],
-)
+    ["#fff", "#3B82F6", "blue", "rebeccapurple", "blue-500", "slate-950", "bg-blue-100",
+     "text-white", "bg-blue-100 dark:bg-blue-800/50"],
+)  # fmt: skip
 def test_colors_have_no_problem(color: str) -> None:
     assert color_problem(color) is None
 

@@ -4,7 +4,7 @@ import ast
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -100,40 +100,29 @@ def test_the_layer_table_knows_every_layer() -> None:
     assert {layer(file) for file in FILES} <= set(MAY_IMPORT)
 
 
+def offending(is_wrong: Callable[[Path, str], bool]) -> dict[str, set[str]]:
+    """What files import of ours and may not."""
+    found = {
+        named(file): {n for n in imports(file) if n.startswith("toolkiln.") and is_wrong(file, n)}
+        for file in FILES
+    }
+    return {file: names for file, names in found.items() if names}
+
+
 def test_a_layer_imports_downward_only() -> None:
     layers = {path.name.removesuffix(".py") for path in PACKAGE.iterdir()}
-    upward = {
-        named(file): wrong
-        for file in FILES
-        if (
-            wrong := {
-                name
-                for name in imports(file)
-                if name.startswith("toolkiln.") and name.split(".")[1] in layers
-                if name.split(".")[1] not in {layer(file), *MAY_IMPORT[layer(file)]}
-                if not (layer(file) == "surfaces" and name in SURFACES_ALSO_IMPORT)
-            }
-        )
-    }
 
-    assert upward == {}
+    def is_upward(file: Path, name: str) -> bool:
+        if layer(file) == "surfaces" and name in SURFACES_ALSO_IMPORT:
+            return False
+        imported = name.split(".")[1]
+        return imported in layers and imported not in {layer(file), *MAY_IMPORT[layer(file)]}
+
+    assert offending(is_upward) == {}
 
 
 def test_a_private_name_stays_in_its_module() -> None:
-    private = {
-        named(file): wrong
-        for file in FILES
-        if (
-            wrong := {
-                name
-                for name in imports(file)
-                if name.startswith("toolkiln.")
-                if name.rpartition(".")[2].startswith("_")
-            }
-        )
-    }
-
-    assert private == {}
+    assert offending(lambda file, name: name.rpartition(".")[2].startswith("_")) == {}
 
 
 def test_the_map_for_contributors_names_existing_files() -> None:
@@ -169,22 +158,18 @@ def test_a_module_fits_in_one_sitting() -> None:
     assert {file: length for file, length in lengths.items() if length > LONGEST} == {}
 
 
-def test_a_module_of_the_page_fits_in_one_sitting_and_on_a_screen() -> None:
+def test_a_module_of_the_page_fits_in_one_sitting_and_on_a_screen_and_closes_its_tags() -> None:
     static = PACKAGE / "surfaces" / "web" / "static"
     own = [file for file in static.rglob("*.js") if "vendor" not in file.parts]
-    lines = {str(file.relative_to(static)): file.read_text("utf-8").splitlines() for file in own}
-
-    assert len(own) > 50
-    assert [name for name, said in lines.items() if len(said) > LONGEST] == []
-    assert [name for name, said in lines.items() if max(map(len, said)) > WIDEST] == []
-
-
-def test_every_tag_of_the_page_is_closed() -> None:
-    """htm takes what follows an end without its bracket for a part of the tag, and drops it."""
-    static = PACKAGE / "surfaces" / "web" / "static"
+    texts = {str(file.relative_to(static)): file.read_text("utf-8") for file in own}
+    lines = {name: text.splitlines() for name, text in texts.items()}
+    # htm takes what follows an end without its bracket for a part of the tag, and drops it.
     unclosed = re.compile(r"</\$\{\w+\}(?!>)")
 
-    assert [file.name for file in static.rglob("*.js") if unclosed.search(file.read_text())] == []
+    assert len(own) > 50
+    assert [name for name, text in lines.items() if len(text) > LONGEST] == []
+    assert [name for name, text in lines.items() if max(map(len, text)) > WIDEST] == []
+    assert [name for name, text in texts.items() if unclosed.search(text)] == []
 
 
 def test_no_module_is_a_grab_bag() -> None:
@@ -231,10 +216,10 @@ def test_broad_excepts_give_their_reason() -> None:
         lines = file.read_text("utf-8").splitlines()
         for node in nodes(file):
             if isinstance(node, ast.ExceptHandler):
-                names = ast.unparse(node.type) if node.type else "bare"
-                if names in {"bare", "Exception", "BaseException"}:
-                    if "#" not in lines[node.lineno - 1]:
-                        bare.append(f"{named(file)}:{node.lineno}")
+                caught = ast.unparse(node.type) if node.type else "bare"
+                is_broad = caught in {"bare", "Exception", "BaseException"}
+                if is_broad and "#" not in lines[node.lineno - 1]:
+                    bare.append(f"{named(file)}:{node.lineno}")
 
     assert bare == []
 

@@ -92,11 +92,9 @@ def test_a_file_without_permission_is_an_error(tmp_path: Path) -> None:
         load(tmp_path, {})
 
 
-def test_settings_are_frozen(tmp_path: Path) -> None:
-    settings = load(tmp_path, {})
-
+def test_settings_are_frozen() -> None:
     with pytest.raises(AttributeError):
-        settings.tools = Path("x")  # type: ignore[misc]
+        Settings().tools = Path("x")  # type: ignore[misc]
 
 
 @each_row(
@@ -137,24 +135,14 @@ def test_rules_keep_their_order_and_what_they_give(tmp_path: Path) -> None:
         approve_own = true
         """,
     )
+    first = {"groups": ("guests",), "hints": ("destructive",), "reason": "guests change nothing"}
+    second = {
+        "users": ("ann", "discord:42"), "privileges": ("APPROVE",), "toolkits": ("files",),
+        "tools": ("delete_*", "[a-c]?"), "approve_own": True,
+    }  # fmt: skip
 
     assert settings.policy == "deny"
-    assert settings.rules == (
-        {
-            "effect": "deny",
-            "groups": ("guests",),
-            "hints": ("destructive",),
-            "reason": "guests change nothing",
-        },
-        {
-            "effect": "ask",
-            "users": ("ann", "discord:42"),
-            "privileges": ("APPROVE",),
-            "tools": ("delete_*", "[a-c]?"),
-            "toolkits": ("files",),
-            "approve_own": True,
-        },
-    )
+    assert settings.rules == ({"effect": "deny", **first}, {"effect": "ask", **second})
 
 
 @each_row(
@@ -223,24 +211,30 @@ def test_a_checked_setting_passes_the_check_again(tmp_path: Path) -> None:
 # Privileges and rates
 
 
-def test_privileges_are_given_to_users_and_groups(tmp_path: Path) -> None:
+def test_privileges_rates_and_grants_are_tables(tmp_path: Path) -> None:
     settings = loaded(
-        tmp_path, '[privileges]\nann = "APPROVE"\n"group:admins" = ["ADMIN", "OUR_OWN"]'
+        tmp_path,
+        """
+        [privileges]
+        ann = "APPROVE"
+        "group:admins" = ["ADMIN", "OUR_OWN"]
+        [rates."*"]
+        caller = "60/minute"
+        [rates."send_*"]
+        tool = "1000/hour"
+        caller = "1/day"
+        [grants.mail]
+        secrets = ["SMTP"]
+        """,
     )
 
     assert settings.privileges == {"ann": ("APPROVE",), "group:admins": ("ADMIN", "OUR_OWN")}
-
-
-def test_rates_are_by_glob_of_tools(tmp_path: Path) -> None:
-    settings = loaded(
-        tmp_path,
-        '[rates."*"]\ncaller = "60/minute"\n[rates."send_*"]\ntool = "1000/hour"\ncaller = "1/day"',
-    )
-
     assert settings.rates == {
         "*": {"caller": "60/minute"},
         "send_*": {"tool": "1000/hour", "caller": "1/day"},
     }
+    assert settings.grants == {"mail": {"secrets": ["SMTP"]}}
+    assert "secrets" in str(refused(tmp_path, "[grants.mail]\nsecrets = 'SMTP'").hint)
 
 
 @each_row(
@@ -296,43 +290,24 @@ def test_privileges_and_rates_of_another_form_are_an_error(
     assert f"toolkiln.toml: {setting}" in refused(tmp_path, text).message
 
 
-def test_grants_name_secrets(tmp_path: Path) -> None:
-    settings = loaded(tmp_path, '[grants.mail]\nsecrets = ["SMTP"]')
-
-    assert settings.grants == {"mail": {"secrets": ["SMTP"]}}
-    assert "secrets" in str(refused(tmp_path, "[grants.mail]\nsecrets = 'SMTP'").hint)
-
-
 # Plain ones
 
 
 def test_plain_settings_have_variables(tmp_path: Path) -> None:
-    settings = loaded(
-        tmp_path,
-        'policy = "ask"',
-        TOOLKILN_POLICY="deny",
-        TOOLKILN_APPROVAL_SECONDS="5",
-        TOOLKILN_SESSION_SECONDS="6",
-        TOOLKILN_AUDIT_KEY="k",
-        TOOLKILN_AUDIT_DAYS="7",
-        TOOLKILN_SECRETS_FILE="s.toml",
-        TOOLKILN_KEYRING="true",
-        TOOLKILN_REDIS="redis://localhost/0",
-    )
+    variables = {
+        "POLICY": "deny", "APPROVAL_SECONDS": "5", "SESSION_SECONDS": "6", "AUDIT_KEY": "k",
+        "AUDIT_DAYS": "7", "SECRETS_FILE": "s.toml", "KEYRING": "true",
+        "REDIS": "redis://localhost/0",
+    }  # fmt: skip
+    environ = {f"TOOLKILN_{name}": value for name, value in variables.items()}
+
+    settings = loaded(tmp_path, 'policy = "ask"', **environ)
 
     assert settings == Settings(
-        tools=tmp_path / "tools",
-        state=tmp_path / ".toolkiln",
-        policy="deny",
-        approval_seconds=5,
-        session_seconds=6,
-        audit_key="k",
-        audit_days=7,
-        secrets_file=tmp_path / "s.toml",
-        keyring=True,
-        redis="redis://localhost/0",
-        environ=settings.environ,
-    )
+        tools=tmp_path / "tools", state=tmp_path / ".toolkiln", environ=settings.environ,
+        policy="deny", approval_seconds=5, session_seconds=6, audit_key="k", audit_days=7,
+        secrets_file=tmp_path / "s.toml", keyring=True, redis="redis://localhost/0",
+    )  # fmt: skip
 
 
 @each_row(
@@ -367,13 +342,9 @@ def test_passwords_are_not_shown_with_the_settings(tmp_path: Path) -> None:
 
 
 def test_variables_with_secrets_are_not_settings(tmp_path: Path) -> None:
-    environ = {
-        "TOOLKILN_SECRET_POLICY": "x",
-        "TOOLKILN_SECRET_S_FILE": "/y",
-        "TOOLKILN_SECRET_": "",
-    }
+    names = ("TOOLKILN_SECRET_POLICY", "TOOLKILN_SECRET_S_FILE", "TOOLKILN_SECRET_")
 
-    settings = loaded(tmp_path, "", **environ)
+    settings = loaded(tmp_path, "", **dict.fromkeys(names, "/y"))
 
     assert (settings.policy, settings.secrets_file) == ("allow", None)
 

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
+from tables import each_row
 from toolkiln import (
     BaseTool,
     Context,
@@ -25,42 +26,37 @@ from toolkiln.model.spec import ToolSpec
 from toolkiln.spec.dialects.functions import OPTIONS, PROMPT_OPTIONS
 
 
-def test_a_bare_mark_returns_the_function_itself() -> None:
-    def double(x: int) -> int:
-        return 2 * x
-
-    assert tool(double) is double
-    assert double(3) == 6
+def double(x: int) -> int:
+    """Double it."""
+    return 2 * x
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"name": "other"}, {"weight": 3, "network": ["x.org"], "read_only": True}]
+@each_row(
+    "mark",
+    [
+        tool,
+        tool(),
+        tool(name="other"),
+        tool(weight=3, network=["x.org"], read_only=True),
+        prompt,
+        prompt(name="other"),
+        resource("numbers://{x}", mime_type="text/plain", timeout=3),
+    ],
 )
-def test_a_called_mark_returns_the_function_itself(options: dict[str, Any]) -> None:
-    def double(x: int) -> int:
-        return 2 * x
-
-    assert tool(**options)(double) is double
+def test_a_mark_returns_the_function_itself(mark: Any) -> None:
+    assert mark(double) is double
+    assert double(3) == 6
+    assert str(inspect.signature(double)) == "(x: int) -> int"
+    assert (double.__name__, double.__doc__) == ("double", "Double it.")
 
 
 def test_a_marked_coroutine_is_still_one() -> None:
     @tool(parallel=True)
-    async def double(x: int) -> int:
-        return 2 * x
+    async def half(x: int) -> int:
+        return x // 2
 
-    assert inspect.iscoroutinefunction(double)
-    assert asyncio.run(double(3)) == 6
-
-
-def test_a_marked_function_keeps_its_signature_and_docstring() -> None:
-    @tool
-    def double(x: int) -> int:
-        """Double it."""
-        return 2 * x
-
-    assert str(inspect.signature(double)) == "(x: int) -> int"
-    assert double.__doc__ == "Double it."
-    assert double.__name__ == "double"
+    assert inspect.iscoroutinefunction(half)
+    assert asyncio.run(half(6)) == 3
 
 
 def test_a_toolkit_works_as_the_class_it_is() -> None:
@@ -108,15 +104,6 @@ def test_marks_work_on_static_and_class_methods() -> None:
 def test_the_reader_knows_every_option_of_the_decorator() -> None:
     assert set(OPTIONS) == define.ToolOptions.__annotations__.keys()
     assert set(PROMPT_OPTIONS) == define.FunctionOptions.__annotations__.keys()
-
-
-def test_marked_prompts_and_resources_are_the_functions_themselves() -> None:
-    def double(x: int) -> int:
-        return 2 * x
-
-    assert prompt(double) is double
-    assert prompt(name="other")(double) is double
-    assert resource("numbers://{x}", mime_type="text/plain", timeout=3)(double) is double
 
 
 @pytest.mark.parametrize("mark", [tool, prompt, lambda **given: resource("x:y", **given)])

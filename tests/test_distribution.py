@@ -36,9 +36,11 @@ def run(command: list[str | Path], **options: str | Path) -> "subprocess.Complet
     )
 
 
-def built(source: Path, target: Path) -> tuple[Path, Path]:
-    """The sdist of a folder, and the wheel that uv builds from it."""
-    done = run([UV, "build", *HERE, "--out-dir", target, source])
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The sdist of the repository, and the wheel that uv builds from it."""
+    target = tmp_path_factory.mktemp("built")
+    done = run([UV, "build", *HERE, "--out-dir", target, ROOT])
     assert done.returncode == 0, done.stdout
     (sdist,), (wheel,) = target.glob("*.tar.gz"), target.glob("*.whl")
     return sdist, wheel
@@ -83,23 +85,24 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
-def test_sdist_and_every_wheel_contain_the_bundle(tmp_path: Path) -> None:
-    sdist, wheel = built(ROOT, tmp_path)
+def test_sdist_and_every_wheel_contain_the_bundle(built: tuple[Path, Path], tmp_path: Path) -> None:
+    sdist, wheel = built
 
     pip = [f"{sys.base_prefix}/bin/python3", "-m", "pip", f"--python={sys.executable}"]
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    again = tmp_path / "pip"
-    done = run([*pip, "wheel", *options, "--wheel-dir", again, sdist])
+    done = run([*pip, "wheel", *options, "--wheel-dir", tmp_path, sdist])
 
     assert done.returncode == 0, done.stdout
     assert bundle_in_sdist(sdist) == BUNDLE
     assert bundle_in_wheel(wheel) == BUNDLE
-    assert [bundle_in_wheel(file) for file in again.iterdir()] == [BUNDLE]
+    assert [bundle_in_wheel(file) for file in tmp_path.iterdir()] == [BUNDLE]
 
 
-def test_installed_wheel_serves_the_page_where_there_is_no_npm(tmp_path: Path) -> None:
+def test_installed_wheel_serves_the_page_where_there_is_no_npm(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
     scripts = make_venv(tmp_path / "venv")
-    install(scripts, built(ROOT, tmp_path)[1])
+    install(scripts, built[1])
     tools = tmp_path / "tools"
     tools.mkdir()
     environ = {"PATH": str(scripts), "TOOLKILN_STATE": str(tmp_path / "state")}
@@ -189,21 +192,18 @@ def test_editable_install_needs_no_bundle(checkout: Path, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout
 
 
-def test_package_runs_as_a_module(tmp_path: Path) -> None:
-    as_module = run([sys.executable, "-m", "toolkiln", "--help"], cwd=tmp_path)
+def test_package_runs_as_a_module_with_the_same_status(tmp_path: Path) -> None:
+    module = [sys.executable, "-m", "toolkiln"]
+    as_module = run([*module, "--help"], cwd=tmp_path)
     as_command = run([Path(sysconfig.get_path("scripts"), "toolkiln"), "--help"], cwd=tmp_path)
+    failing = run([*module, "call", "missing"], cwd=tmp_path)
 
     assert as_module.returncode == 0
     usage, _, rest = as_module.stdout.partition("\n")
     assert usage.startswith("Usage: python -m toolkiln ")
     assert rest == as_command.stdout.partition("\n")[2]
-
-
-def test_command_fails_with_the_same_status_as_a_module(tmp_path: Path) -> None:
-    done = run([sys.executable, "-m", "toolkiln", "call", "missing"], cwd=tmp_path)
-
-    assert done.returncode not in (0, 1)
-    assert done.stdout.startswith("error: ")
+    assert failing.returncode not in (0, 1)
+    assert failing.stdout.startswith("error: ")
 
 
 def test_locks_hold_a_hash_for_every_package_and_agree() -> None:

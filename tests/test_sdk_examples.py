@@ -15,7 +15,7 @@ from conformance.model_server import Model, Step, Turn, serving
 FOLDER = Path(__file__).parent.parent / "examples"
 WRITTEN = '''
 def is_leap_year(year: int) -> bool:
-    """Tell whether a year has 366 days.
+    """Say whether a year has 366 days.
 
     Args:
         year: A year of the Gregorian calendar.
@@ -49,12 +49,9 @@ def run(example: Path, model: Model, *arguments: str) -> str:
     keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"), "none")
     done = subprocess.run(
         [sys.executable, example.name, *arguments],
-        cwd=example.parent,
-        env=clean | variables | keys,
-        capture_output=True,
-        text=True,
+        cwd=example.parent, env=clean | variables | keys, capture_output=True, text=True,
         timeout=120,
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.rstrip("\n")
 
@@ -98,18 +95,19 @@ def test_a_model_finds_a_tool_and_mends_its_call(
 
 def test_the_agent_searches_calls_writes_a_tool_and_calls_it(examples: Path) -> None:
     def play(turn: Turn) -> Step:
-        called = {"name": "convert_units", "arguments": LOOSE}
+        convert = {"name": "convert_units", "arguments": LOOSE}
+        ask = {"name": "is_leap_year", "arguments": {"year": 2028}}
         steps = [
-            Step(tool="search_tools", arguments={"query": "convert miles to kilometres"}),
-            Step(tool="describe_tool", arguments={"name": "convert_units"}),
-            Step(tool="call_tool", arguments=called),
-            Step(tool="search_tools", arguments={"query": "is a year a leap year?"}),
-            Step(tool="call_tool", arguments={"name": "is_leap_year", "arguments": {"year": 2028}}),
-            Step(
-                tool="write_python_tool",
-                arguments={"tool_code": WRITTEN, "tool_name": "is_leap_year"},
-            ),
-            Step(tool="call_tool", arguments={"name": "is_leap_year", "arguments": {"year": 2028}}),
+            Step(tool=name, arguments=arguments)
+            for name, arguments in (
+                ("search_tools", {"query": "convert miles to kilometres"}),
+                ("describe_tool", {"name": "convert_units"}),
+                ("call_tool", convert),
+                ("search_tools", {"query": "is a year a leap year?"}),
+                ("call_tool", ask),
+                ("write_python_tool", {"tool_code": WRITTEN, "tool_name": "is_leap_year"}),
+                ("call_tool", ask),
+            )
         ]
         return steps[len(turn.results)] if len(turn.results) < len(steps) else Step(text="It is.")
 

@@ -54,6 +54,20 @@ def test_a_row_that_cannot_be_shown_is_reported_like_others() -> None:
         fail()
 
 
+def test_rows_of_a_method_share_its_instance() -> None:
+    class Counter:
+        @each_row("value", [1, 2])
+        def add(self, value: int) -> None:
+            totals.append((self, value))
+
+    totals: list[tuple[Counter, int]] = []
+    counter = Counter()
+
+    counter.add()
+
+    assert totals == [(counter, 1), (counter, 2)]
+
+
 def test_stacked_tables_run_every_pair() -> None:
     pairs = []
 

@@ -39,11 +39,11 @@ def serving(folder: Path, example: str) -> Iterator[tuple[str, "subprocess.Popen
         start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
-    said = ""
-    while not (found := re.search(r"http://127\.0\.0\.1:\d+", said)):
+    output = ""
+    while not (found := re.search(r"http://127\.0\.0\.1:\d+", output)):
         line = process.stdout.readline()
-        assert line, said
-        said += line
+        assert line, output
+        output += line
     with ThreadPoolExecutor(1) as pool:
         rest = pool.submit(process.stdout.read)
         try:
@@ -57,7 +57,9 @@ def serving(folder: Path, example: str) -> Iterator[tuple[str, "subprocess.Popen
 
 
 @pytest.mark.parametrize("example", SERVERS)
-def test_fifty_threads_make_twenty_requests_each(tmp_path: Path, example: str) -> None:
+def test_fifty_threads_make_twenty_requests_each_and_a_wrong_one_is_422(
+    tmp_path: Path, example: str
+) -> None:
     def work(thread: int) -> list[str]:
         """What the requests of one thread answered wrongly."""
         wrong: list[str] = []
@@ -76,18 +78,12 @@ def test_fifty_threads_make_twenty_requests_each(tmp_path: Path, example: str) -
 
     with serving(tmp_path, example) as (url, process), ThreadPoolExecutor(50) as pool:
         wrong = [one for answers in pool.map(work, range(50)) for one in answers]
+        given = {"value": "1", "source": "mi", "target": "parsec"}
+        refused = httpx2.get(f"{url}/convert", params=given, timeout=BOUND, trust_env=False)
         below = opened_below(process.pid)
 
     assert wrong == []
+    assert refused.status_code == 422
+    assert "'parsec' is not one of" in refused.text
     assert below
     assert not_ended(below) == set()
-
-
-@pytest.mark.parametrize("example", SERVERS)
-def test_a_wrong_argument_is_an_answer_of_http(tmp_path: Path, example: str) -> None:
-    with serving(tmp_path, example) as (url, _):
-        given = {"value": "1", "source": "mi", "target": "parsec"}
-        answer = httpx2.get(f"{url}/convert", params=given, timeout=BOUND, trust_env=False)
-
-    assert answer.status_code == 422
-    assert "'parsec' is not one of" in answer.text
