@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pytest
 import pytest_asyncio
 
+from execution.conftest import MakeKiln
 from execution.observers import SOON, change_calls, code, local_session, open_session
 from tables import each_row
 from toolkiln import Context, tool
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 RAN: list[Any] = []
 TOOLS = {
     "careful.py": '''
-        from toolkiln import BaseTool, Context, ToolResult, tool
+        from toolkiln import Context, tool
 
         def risky(args):
             if args["path"] == "raise":
@@ -43,21 +44,6 @@ TOOLS = {
             """Remove a file."""
             return f"removed {path}"
 
-        class Shell(BaseTool):
-            name = "shell"
-            description = "Run a command."
-            parameters = {
-                "type": "object",
-                "properties": {"command": {"type": "string"}},
-                "required": ["command"],
-            }
-
-            def needs_permission(self, args):
-                return args["command"].startswith("rm")
-
-            def execute(self, args):
-                return ToolResult(True, stdout=f"did {args['command']}")
-
         @tool
         def indirectly(ctx: Context, to: str) -> object:
             """Pay by way of another tool."""
@@ -68,7 +54,7 @@ TOOLS = {
 
 @tool(needs_approval=True)
 def pay(to: str, amount: int = 1, notes: list[str] | None = None) -> str:
-    """Pay someone."""
+    """Pay a person."""
     RAN.append((to, amount, notes))
     return f"paid {amount} to {to}"
 
@@ -132,9 +118,7 @@ def approve(kiln: Kiln, call: Waiting, session: Any = LOCAL_OPERATOR, **how: Any
     return kiln.security.approve(call.approval, session=session, **how)
 
 
-async def test_call_runs_once_a_person_approves_it_and_not_before(
-    kiln: Kiln, ann: str, boss: str
-) -> None:
+async def test_call_runs_only_after_a_person_approves_it(kiln: Kiln, ann: str, boss: str) -> None:
     call = await waiting(kiln, "pay", {"to": "bob", "amount": 3}, session=ann)
     listed = await asked(kiln, id=call.approval)
     before = list(RAN)
@@ -157,9 +141,7 @@ async def test_call_runs_once_a_person_approves_it_and_not_before(
     assert holding(kiln.settings.state, boss) == holding(kiln.settings.state, ann) == set()
 
 
-async def test_rejected_call_never_runs_and_its_result_has_the_reason(
-    kiln: Kiln, ann: str, boss: str
-) -> None:
+async def test_rejected_call_never_runs_and_says_why(kiln: Kiln, ann: str, boss: str) -> None:
     call = await waiting(kiln, "pay", {"to": "bob"}, session=ann, call_id="rejected")
 
     kiln.security.reject(call.approval, session=boss, reason="not on a Sunday")
@@ -204,42 +186,31 @@ async def test_no_decision_in_time_means_no(kiln: Kiln, ann: str, boss: str) -> 
     assert (await call.result()).status is Status.OK
 
 
-@pytest.mark.parametrize(
-    ("name", "calm", "risky"),
-    [
-        ("remove", {"path": "calm"}, {"path": "risky"}),
-        ("remove", {"path": "calm"}, {"path": "raise"}),
-        ("shell", {"command": "ls"}, {"command": "rm -r"}),
-    ],
-)
-async def test_function_of_the_arguments_decides_and_any_doubt_asks(
-    kiln: Kiln, ann: str, name: str, calm: dict[str, str], risky: dict[str, str]
+async def test_function_of_the_arguments_or_a_rule_decides_and_any_doubt_asks(
+    kiln: Kiln, ann: str
 ) -> None:
-    unasked = await kiln.call(name, calm, session=ann)
-    call = await waiting(kiln, name, risky, session=ann)
-    why = (await asked(kiln, id=call.approval)).why
-
-    approve(kiln, call)
-
-    assert unasked.status is (await call.result()).status is Status.OK
-    assert why == f"{name} requires approval for these arguments"
-
-
-async def test_rule_may_ask_about_any_tool(kiln: Kiln, ann: str) -> None:
     kid = open_session(kiln, "kid")
-    call = await waiting(kiln, "look", {"at": "sky"}, session=kid)
-    why = (await asked(kiln, id=call.approval)).why
+    unasked = [
+        await kiln.call("remove", {"path": "calm"}, session=ann),
+        await kiln.call("look", session=ann),
+    ]
+    asked_about = {
+        "remove requires approval for these arguments": [
+            await waiting(kiln, "remove", {"path": path}, session=ann)
+            for path in ("risky", "raise")
+        ],
+        "kids ask": [await waiting(kiln, "look", {"at": "sky"}, session=kid)],
+    }
 
-    approve(kiln, call)
+    assert {result.status for result in unasked} == {Status.OK}
+    for why, calls in asked_about.items():
+        for call in calls:
+            assert why in (await asked(kiln, id=call.approval)).why
+            approve(kiln, call)
+            assert (await call.result()).status is Status.OK
 
-    assert "kids ask" in why
-    assert (await call.result()).value == "seen"
-    assert (await kiln.call("look", session=ann)).value == "seen"
 
-
-async def test_edited_arguments_run_in_the_place_of_the_others(
-    kiln: Kiln, ann: str, boss: str
-) -> None:
+async def test_edited_arguments_replace_the_others(kiln: Kiln, ann: str, boss: str) -> None:
     call = await waiting(kiln, "pay", {"to": "bob", "amount": 900}, session=ann)
 
     for wrong in ({"amount": 1}, {"to": 1}, {"to": "bob", "secret": 1}, {"to": "\ud800"}):
@@ -269,18 +240,21 @@ async def test_unchecked_edit_is_checked_before_it_runs(kiln: Kiln, ann: str) ->
     assert RAN == []
 
 
-async def test_arguments_that_change_after_the_call_was_made_change_nothing(
+async def test_huge_arguments_can_be_asked_about_and_changed_later_without_effect(
     kiln: Kiln, ann: str
 ) -> None:
-    arguments: dict[str, Any] = {"to": "bob", "notes": ["first"]}
+    strange = "\x1b[2J\n\x00\u202e" + "ü" * 200_000
+    arguments: dict[str, Any] = {"to": strange, "notes": ["\u2028"] * 100}
     call = await waiting(kiln, "pay", arguments, session=ann)
 
     arguments["to"] = "eve"
     arguments["notes"].append("second")
     approve(kiln, call)
-    await call.result()
+    result = await call.result()
 
-    assert RAN == [("bob", 1, ["first"])]
+    assert result.status is Status.OK
+    assert [(strange, 1, ["\u2028"] * 100)] == RAN
+    assert all(len(r.arguments) <= 2000 and r.arguments.isprintable() for r in about(kiln, result))
 
 
 async def test_callers_approve_their_own_calls_only_under_a_rule(kiln: Kiln, boss: str) -> None:
@@ -310,9 +284,8 @@ async def test_callers_approve_their_own_calls_only_under_a_rule(kiln: Kiln, bos
 async def test_answers_come_from_those_who_may_give_them(kiln: Kiln, ann: str) -> None:
     call = await waiting(kiln, "pay", {"to": "bob"}, session=ann)
     bob = open_session(kiln, "bob")
-    key = kiln.security.keys.create(
-        "not boss", KeyScope("boss", groups=["approvers"]), LOCAL_OPERATOR
-    )
+    scope = KeyScope("boss", groups=["approvers"])
+    key = kiln.security.keys.create("not boss", scope, LOCAL_OPERATOR)
     by_key = kiln.security.keys.session(key.text).token
     member = open_session(kiln, "mia", groups=["approvers"])
 
@@ -393,9 +366,7 @@ async def test_approval_is_of_one_call_and_used_once(kiln: Kiln, ann: str) -> No
     again.running.cancel()
 
 
-async def test_answer_is_remembered_for_the_session_or_the_arguments_and_no_further(
-    kiln: Kiln,
-) -> None:
+async def test_answer_is_remembered_for_the_session_or_arguments_only(kiln: Kiln) -> None:
     first, second = (open_session(kiln, "ann") for _ in range(2))
     other = open_session(kiln, "bob")
 
@@ -500,14 +471,13 @@ async def test_batch_waits_for_its_member(kiln: Kiln, ann: str) -> None:
     assert [result.status for result in results] == [Status.OK, Status.DENIED, Status.OK]
 
 
-async def test_session_that_ends_while_a_person_thinks_takes_the_call_with_it_unless_it_expires(
-    kiln: Kiln,
-) -> None:
+async def test_session_that_ends_but_not_one_that_expires_ends_its_call(kiln: Kiln) -> None:
     opened = kiln.security.sessions.create("ann")
     key = kiln.security.keys.create("payer", KeyScope("robot"), LOCAL_OPERATOR)
-    short = kiln.security.sessions.create("ann", seconds=0.5)
-    tokens = [opened.token, kiln.security.keys.session(key.text).token, short.token]
+    tokens = [opened.token, kiln.security.keys.session(key.text).token]
     calls = [await waiting(kiln, "pay", {"to": "bob"}, session=token) for token in tokens]
+    short = kiln.security.sessions.create("ann", seconds=0.5)
+    calls.append(await waiting(kiln, "pay", {"to": "bob"}, session=short.token))
 
     kiln.security.sessions.end(opened.token)
     kiln.security.keys.revoke("payer", LOCAL_OPERATOR)
@@ -522,7 +492,7 @@ async def test_session_that_ends_while_a_person_thinks_takes_the_call_with_it_un
 
 
 async def test_rule_that_denies_while_a_person_thinks_counts(
-    make_kiln: Callable[..., Kiln], monkeypatch: pytest.MonkeyPatch
+    make_kiln: MakeKiln, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with make_kiln({}, functions=[pay]) as kiln:
         ann = open_session(kiln, "ann")
@@ -548,7 +518,7 @@ def act(n: int = 1) -> str:
 '''
 
 
-async def test_approval_is_of_one_version(make_kiln: Callable[..., Kiln], tmp_path: Path) -> None:
+async def test_approval_is_of_one_version(make_kiln: MakeKiln, tmp_path: Path) -> None:
     file = tmp_path / "tools" / "act.py"
     async with make_kiln({"act.py": VERSION}) as developing:
         tools, settings = developing.services.path, developing.settings
@@ -589,7 +559,7 @@ CALLING = """
 
 
 async def test_answer_is_found_by_the_same_call_after_its_process_was_killed(
-    make_kiln: Callable[..., Kiln], start_python: Callable[..., "Popen[str]"], tmp_path: Path
+    make_kiln: MakeKiln, start_python: Callable[..., "Popen[str]"], tmp_path: Path
 ) -> None:
     async with make_kiln({"act.py": VERSION}) as kiln:
         ann, other = (open_session(kiln, name) for name in ("ann", "bob"))
@@ -615,15 +585,3 @@ async def test_answer_is_found_by_the_same_call_after_its_process_was_killed(
         assert used
         assert used.state == "used"
         assert [r.outcome for r in records(kiln, tool="act", user="ann")][-1] == "ok"
-
-
-async def test_huge_and_strange_arguments_can_be_asked_about(kiln: Kiln, ann: str) -> None:
-    strange = {"to": "\x1b[2J\n\x00\u202e" + "ü" * 200_000, "notes": ["\u2028"] * 100}
-    call = await waiting(kiln, "pay", strange, session=ann)
-
-    approve(kiln, call)
-    result = await call.result()
-
-    assert result.status is Status.OK
-    assert RAN[0][0] == strange["to"]
-    assert all(len(r.arguments) <= 2000 and r.arguments.isprintable() for r in about(kiln, result))

@@ -1,12 +1,13 @@
-"""How often someone may call, and how often a tool may be called."""
+"""How often a caller may call, and how often a tool may be called."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from execution.conftest import MakeKiln
 from execution.observers import code, open_session
 from toolkiln import Context, tool
 from toolkiln.define import ToolError
@@ -72,9 +73,7 @@ def clock() -> Clock:
 
 
 @pytest_asyncio.fixture
-async def limited(
-    make_kiln: Callable[..., Kiln], tmp_path: Path, clock: Clock
-) -> AsyncIterator[Kiln]:
+async def limited(make_kiln: MakeKiln, tmp_path: Path, clock: Clock) -> AsyncIterator[Kiln]:
     """Three calls a minute for each caller of `quick`, five for all of them together."""
     rates = {"quick": {"caller": "3/minute", "tool": "5/minute"}, "asked": {"tool": "1/day"}}
     async with make_kiln({}, functions=FUNCTIONS, rates=rates) as kiln:
@@ -109,9 +108,7 @@ async def test_caller_is_limited_whatever_the_session_and_others_are_not(limited
     assert about(limited, early[0])[-1].outcome == "denied"
 
 
-async def test_a_caller_who_waits_as_long_as_stated_gets_through(
-    limited: Kiln, clock: Clock
-) -> None:
+async def test_caller_who_waits_as_long_as_stated_gets_through(limited: Kiln, clock: Clock) -> None:
     ann = open_session(limited, "ann")
     for _ in range(3):
         await limited.call("quick", session=ann)
@@ -128,9 +125,7 @@ async def test_a_caller_who_waits_as_long_as_stated_gets_through(
     assert code(too_soon) == LIMITED
 
 
-async def test_repeated_id_costs_nothing_and_denied_or_invalid_calls_neither(
-    limited: Kiln,
-) -> None:
+async def test_repeated_id_costs_nothing_and_denied_or_invalid_calls_neither(limited: Kiln) -> None:
     ann = open_session(limited, "ann")
     narrow = open_session(limited, "ann", tools=["other"])
 
@@ -164,7 +159,7 @@ async def test_person_is_not_asked_about_a_call_that_comes_too_early(limited: Ki
     assert len(limited.security.approvals.history()) == 1
 
 
-async def test_all_tools_can_share_one_rate(make_kiln: Callable[..., Kiln]) -> None:
+async def test_all_tools_can_share_one_rate(make_kiln: MakeKiln) -> None:
     async with make_kiln({}, functions=FUNCTIONS, rates={"*": {"caller": "2/day"}}) as kiln:
         ann = open_session(kiln, "ann")
 

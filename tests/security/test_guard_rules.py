@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from execution.conftest import MakeKiln
 from execution.observers import code, local_session, open_session
 from tables import each_row
 from toolkiln import Context, tool
@@ -117,9 +118,7 @@ def search_docs(kiln: Kiln, query: str, session: str) -> list[PassageHit]:
     return kiln.library.search_docs(query, 20, kiln.services.may_see(session))
 
 
-async def test_forbidden_tools_are_neither_listed_nor_found(
-    kiln: Kiln, bob: str, banker: str
-) -> None:
+async def test_forbidden_tools_are_not_listed_or_found(kiln: Kiln, bob: str, banker: str) -> None:
     query = "wire money from a bank account"
 
     def found(session: str) -> set[str]:
@@ -138,9 +137,7 @@ async def test_forbidden_tools_are_neither_listed_nor_found(
     assert found(banker) >= set(FORBIDDEN)
 
 
-async def test_an_agent_does_not_find_forbidden_tools_either(
-    kiln: Kiln, bob: str, banker: str
-) -> None:
+async def test_agent_finds_no_forbidden_tools_either(kiln: Kiln, bob: str, banker: str) -> None:
     query = "wire money from a bank account"
     asked = [
         ("search_tools", {"query": query, "k": 50}),
@@ -211,9 +208,7 @@ async def test_forbidden_tool_is_denied_on_every_way_except_to_the_group_that_ma
     RAN.clear()
 
 
-async def test_a_tool_called_by_another_has_no_more_rights_than_the_caller(
-    kiln: Kiln, bob: str, banker: str
-) -> None:
+async def test_nested_call_has_the_rights_of_its_caller(kiln: Kiln, bob: str, banker: str) -> None:
     limited = open_session(kiln, "eve", groups=["bankers"], tools=["hand_on"])
 
     direct = await kiln.call("outside", session=bob)
@@ -252,9 +247,7 @@ async def test_having_a_tool_served_takes_a_privilege(kiln: Kiln) -> None:
     assert "mild" not in kiln.services.registry.specs
 
 
-async def test_letting_in_what_runs_outside_the_sandbox_takes_a_privilege(
-    make_kiln: Callable[..., Kiln],
-) -> None:
+async def test_admitting_an_unsandboxed_tool_takes_a_privilege(make_kiln: MakeKiln) -> None:
     first = {"first.py": SANDBOXED.replace("mild", "first")}
     developing = make_kiln(first, **SETTINGS | {"rules": ()})
     settings = replace(developing.settings, dev=False)
@@ -382,18 +375,14 @@ async def test_groups_and_users_are_not_mixed_up(kiln: Kiln) -> None:
 
 
 @each_row("identity", [{}, {"platform": "disc:ord"}, {"platform": ""}])
-async def test_user_names_that_contain_a_platform_are_refused(
-    kiln: Kiln, identity: dict[str, Any]
-) -> None:
+async def test_user_names_with_a_platform_are_refused(kiln: Kiln, identity: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="colon"):
         kiln.security.sessions.create("discord:42", **identity)
     with pytest.raises(InputError, match="colon"):
         kiln.security.keys.create("ci", KeyScope("discord:42"), LOCAL_OPERATOR)
 
 
-async def test_default_of_the_operator_decides_where_no_rule_fits(
-    make_kiln: Callable[..., Kiln],
-) -> None:
+async def test_default_of_the_operator_decides_where_no_rule_fits(make_kiln: MakeKiln) -> None:
     rules = ({"effect": "allow", "hints": ("read_only",)},)
     async with make_kiln(TOOLS, policy="deny", rules=rules, functions=[wire_funds]) as kiln:
         bob = open_session(kiln, "bob")

@@ -4,9 +4,8 @@ import asyncio
 import html
 import json
 import os
-import threading
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
+from execution.conftest import MakeKiln
 from execution.observers import SOON, code, open_session, until
 from tables import each_row
 from toolkiln import Context, tool
@@ -44,7 +44,6 @@ FORMS = {
     OTHER,
 }
 MARK = "[secret:KEY]"
-GATE = threading.Event()
 TOOLS = {
     "leaks.py": '''
         import base64, html, json, os, sys, time, urllib.parse
@@ -248,7 +247,6 @@ def clean(kiln: Kiln, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This process knows the secrets, and afterwards no file and no record does."""
     for name, value in ENVIRON.items():
         monkeypatch.setenv(name, value)
-    GATE.clear()
 
     yield
 
@@ -298,9 +296,7 @@ async def test_secret_comes_out_of_the_sandbox_in_no_form(kiln: Kiln, how: str) 
     assert not leaks(again.model_dump_json())
 
 
-async def test_secret_is_cut_in_no_note_and_stays_in_when_its_call_runs_too_long(
-    kiln: Kiln,
-) -> None:
+async def test_secret_is_cut_in_no_note_and_stays_in_when_its_call_times_out(kiln: Kiln) -> None:
     events: list[Event] = []
     shortened = await kiln.call("leak", {"how": "place"})
     late = await kiln.call("leak", {"how": "hang"}, timeout=1.0, observe=events.append)
@@ -379,9 +375,7 @@ async def test_only_granted_secrets_that_are_set_are_handed_over(
         assert about(kiln, result)[-1].outcome == result.status.value
 
 
-async def test_secret_that_is_set_meanwhile_is_handed_over_without_a_restart(
-    make_kiln: Callable[..., Kiln],
-) -> None:
+async def test_secret_set_meanwhile_is_handed_over_without_a_restart(make_kiln: MakeKiln) -> None:
     async with make_kiln(
         {}, functions=[leak_inline, take], grants={"*": {"secrets": ["KEY"]}}, environ={}
     ) as kiln:
@@ -483,7 +477,7 @@ async def test_people_approve_the_reference_and_the_tool_gets_the_value(kiln: Ki
 
 
 async def test_unusable_secrets_file_ends_no_call_with_a_traceback(
-    make_kiln: Callable[..., Kiln], tmp_path: Path
+    make_kiln: MakeKiln, tmp_path: Path
 ) -> None:
     file = tmp_path / "own.toml"
     grants = {"*": {"secrets": ["KEY"]}}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from execution.conftest import MakeKiln
 from execution.observers import code, local_session, open_session, until
 from tables import each_row
 from toolkiln import Context, tool
@@ -102,9 +103,7 @@ TOKENS = [None, "", "0" * 43, "own", "\0", "\ud800", "' OR 1=1 --", "x" * 1_000_
 
 
 @each_row("token", TOKENS)
-async def test_missing_or_forged_session_is_denied_whatever_the_tool(
-    kiln: Kiln, token: str | None
-) -> None:
+async def test_missing_or_forged_session_is_always_denied(kiln: Kiln, token: str | None) -> None:
     for name in ("tell", "tell_file", "no_such_tool", "check_task", "write_python_tool", "tel"):
         result = await kiln.call(name, {}, session=token)
         again = await kiln.call(name, {}, session=token, call_id="forged", background=True)
@@ -116,23 +115,16 @@ async def test_missing_or_forged_session_is_denied_whatever_the_tool(
         record = about(kiln, result)[-1]
         assert (record.outcome, record.user, record.session) == ("denied", "", "")
     assert RAN == []
+    for look in (kiln.specs, lambda session: kiln.search("x", session=session)):
+        with pytest.raises(NoSession):
+            look(token)
+    tasks = kiln.tasks
+    for ask in (tasks.list(token), tasks.get("x", token), tasks.read_output("x", token)):
+        with pytest.raises(NoSession):
+            await ask
 
 
-async def test_lists_searches_and_tasks_require_a_session(kiln: Kiln) -> None:
-    for token in (None, "forged"):
-        for attempt in (kiln.specs, lambda s: kiln.search("x", session=s)):
-            with pytest.raises(NoSession):
-                attempt(token)
-        for ask in (
-            kiln.tasks.list(token),
-            kiln.tasks.get("x", token),
-            kiln.tasks.read_output("x", token),
-        ):
-            with pytest.raises(NoSession):
-                await ask
-
-
-async def test_token_of_another_store_is_denied(kiln: Kiln, make_kiln: Callable[..., Kiln]) -> None:
+async def test_token_of_another_store_is_denied(kiln: Kiln, make_kiln: MakeKiln) -> None:
     async with make_kiln({}, functions=[tell]) as other:
         opened = other.security.sessions.create("ann")
         own = other.security.operator
@@ -172,7 +164,7 @@ async def test_ended_session_is_denied_at_once_and_its_public_id_is_no_token(kil
         kiln.security.sessions.renew(opened.token)
 
 
-async def test_token_is_in_no_file(make_kiln: Callable[..., Kiln], tmp_path: Path) -> None:
+async def test_token_is_in_no_file(make_kiln: MakeKiln, tmp_path: Path) -> None:
     async with make_kiln({}, functions=[tell, pass_on]) as kiln:
         opened = kiln.security.sessions.create("ann")
         key = kiln.security.keys.create("robot", KeyScope("robot"), LOCAL_OPERATOR)
@@ -232,7 +224,7 @@ async def test_request_that_claims_to_be_nested_is_none(kiln: Kiln) -> None:
     opened = kiln.security.sessions.create("ann", seconds=0.05)
     held = kiln.security.sessions.create("bob")
     await expired(kiln, opened)
-    claims = {"depth": 1, "parent": "someone's call"}
+    claims = {"depth": 1, "parent": "another call"}
 
     too_late = made("tell", opened.token).model_copy(update=claims)
     holding_one = made("tell", held.token).model_copy(update=claims | {"depth": -1000})
@@ -258,9 +250,7 @@ async def test_nested_calls_run_for_the_same_session(kiln: Kiln) -> None:
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_call_that_runs_loses_its_rights_when_its_session_is_ended(
-    kiln: Kiln, background: bool
-) -> None:
+async def test_running_call_loses_its_rights_with_its_session(kiln: Kiln, background: bool) -> None:
     opened = kiln.security.sessions.create("ann")
     given: dict[str, Any] = {"session": opened.token, "call_id": f"losing {background}"}
     calling = asyncio.create_task(
@@ -281,7 +271,7 @@ async def test_call_that_runs_loses_its_rights_when_its_session_is_ended(
 
 
 async def test_call_that_runs_goes_on_when_its_session_merely_expires(kiln: Kiln) -> None:
-    opened = kiln.security.sessions.create("ann", seconds=1)
+    opened = kiln.security.sessions.create("ann", seconds=2)
     await kiln.call("tell", session=opened.token, call_id="before")
     nested: dict[str, dict[str, str]] = {
         "tell": {},
@@ -320,9 +310,7 @@ async def test_call_that_runs_goes_on_when_its_session_merely_expires(kiln: Kiln
         (None, {}),
     ],
 )
-async def test_unusable_identity_makes_no_session(
-    kiln: Kiln, user: Any, identity: dict[str, Any]
-) -> None:
+async def test_a_bad_identity_is_refused(kiln: Kiln, user: Any, identity: dict[str, Any]) -> None:
     before = len(kiln.security.sessions.alive(10_000))
 
     with pytest.raises(InputError):
@@ -440,7 +428,7 @@ OTHER_PROCESS = """
 
 
 async def test_another_process_denies_what_was_ended_or_revoked_here_within_a_moment(
-    make_kiln: Callable[..., Kiln], start_python: Callable[..., "Popen[str]"], tmp_path: Path
+    make_kiln: MakeKiln, start_python: Callable[..., "Popen[str]"], tmp_path: Path
 ) -> None:
     source = 'def add(a: int) -> int:\n    """Add."""\n    return a\n'
     async with make_kiln({"add.py": source}) as kiln:
@@ -462,9 +450,7 @@ async def test_another_process_denies_what_was_ended_or_revoked_here_within_a_mo
         assert reported
 
 
-async def test_local_sessions_are_of_this_process_alone(
-    kiln: Kiln, make_kiln: Callable[..., Kiln]
-) -> None:
+async def test_local_sessions_are_of_this_process_alone(kiln: Kiln) -> None:
     local = local_session(kiln, user_id="guest")
 
     assert (await kiln.call("tell", session=local)).value["user"] == "guest"

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from execution.conftest import MakeKiln
 from execution.observers import code, local_session, open_session
 from tables import each_row
 from toolkiln.errors import InputError, NotAllowed
@@ -95,9 +95,7 @@ def set_up(kiln: Kiln) -> None:
     change(kiln, "fetch", {"url": "http://x.test", "key": KEY})
 
 
-async def test_tool_without_required_settings_reports_them_instead_of_running(
-    make_kiln: Callable[..., Kiln],
-) -> None:
+async def test_tool_reports_missing_settings_instead_of_running(make_kiln: MakeKiln) -> None:
     async with make_kiln(TOOLS, **SETTINGS) as kiln:
         results = [await kiln.call("connect", call_id="c")]
         change(kiln, "connect", {"host": "h"})
@@ -144,6 +142,10 @@ async def test_values_are_typed_and_secrets_masked_everywhere(kiln: Kiln) -> Non
     assert holding(kiln.settings.state, KEY) == {"secrets.toml"}
     started = about(kiln, result)[0]
     assert (started.outcome, started.arguments) == ("started", "{}")
+    acts = records(kiln, act="settings", tool="fetch")[-2:]
+    assert [act.outcome for act in acts] == ["started", "ok"]
+    assert acts[-1].detail == "key, url"
+    assert "x.test" not in str(acts)
 
 
 @each_row(
@@ -164,9 +166,7 @@ async def test_values_are_typed_and_secrets_masked_everywhere(kiln: Kiln) -> Non
         {"": "x"},
     ],
 )
-async def test_values_that_do_not_fit_are_refused_and_change_nothing(
-    kiln: Kiln, wrong: dict[str, Any]
-) -> None:
+async def test_values_that_do_not_fit_change_nothing(kiln: Kiln, wrong: dict[str, Any]) -> None:
     set_up(kiln)
     before = await kiln.call("fetch")
 
@@ -196,14 +196,14 @@ async def test_users_set_their_own_values_and_see_no_others(kiln: Kiln) -> None:
     assert reported["ann"]["token"][0] == len(PERSONAL)
     assert reported["bob"]["token"] == reported["chat"]["token"] == [4, "none"]
     assert PERSONAL not in json.dumps(reported)
+    with pytest.raises(InputError, match="larger than 65,536 bytes"):
+        change(kiln, "fetch", {"nick": "x" * 70_000}, user="bob", session=bob)
     assert settings.masked_values(spec, "ann") == {"nick": "Ännchen", "token": "(secret, set)"}
     assert settings.masked_values(spec, "bob") == {"nick": "Bobby"}
     assert holding(kiln.settings.state, PERSONAL) == {"secrets.toml"}
 
 
-async def test_caller_without_a_name_has_no_values_not_the_operators(
-    make_kiln: Callable[..., Kiln],
-) -> None:
+async def test_caller_without_a_name_has_no_values_not_the_operators(make_kiln: MakeKiln) -> None:
     source = TOOLS["webui.py"].replace("nick: str", "url: str").replace("mine.nick", "mine.url")
     async with make_kiln({"webui.py": source}, **SETTINGS) as kiln:
         set_up(kiln)
@@ -231,9 +231,7 @@ async def test_users_set_no_values_of_others_or_of_the_operator(kiln: Kiln) -> N
     "stolen",
     [{"nick": "secret:PROD"}, {"nick": "secret:fetch.key"}, {"tags": ["x", "secret:PROD"]}],
 )
-async def test_setting_gives_no_access_to_a_secret_without_a_grant(
-    kiln: Kiln, stolen: dict[str, Any]
-) -> None:
+async def test_setting_reads_no_secret_without_a_grant(kiln: Kiln, stolen: dict[str, Any]) -> None:
     set_up(kiln)
     zed = open_session(kiln, "zed")
     spec = kiln.tool("fetch")
@@ -251,9 +249,7 @@ def setting(name: str, value: object) -> Callable[[Values], Values]:
     return lambda values: {**values, name: value}
 
 
-async def test_reference_in_settings_without_a_grant_is_not_resolved(
-    make_kiln: Callable[..., Kiln],
-) -> None:
+async def test_reference_in_settings_without_a_grant_is_not_resolved(make_kiln: MakeKiln) -> None:
     async with make_kiln(TOOLS, **SETTINGS) as kiln:
         set_up(kiln)
         for owner, change_one, caller in (
@@ -279,9 +275,7 @@ async def test_secret_field_that_reads_like_a_reference_stays_text(kiln: Kiln) -
     assert result.value["token"][0] == len("secret:PROD")
 
 
-async def test_values_that_no_longer_fit_their_tool_keep_it_from_running(
-    make_kiln: Callable[..., Kiln], tmp_path: Path
-) -> None:
+async def test_values_that_no_longer_fit_keep_a_tool_from_running(make_kiln: MakeKiln) -> None:
     async with make_kiln(TOOLS, **SETTINGS) as kiln:
         change(kiln, "connect", {"host": "h", "password": KEY, "port": 1})
     source = TOOLS["declared.py"].replace("port: int = 443", "port: list[int] = []")
@@ -295,16 +289,6 @@ async def test_values_that_no_longer_fit_their_tool_keep_it_from_running(
         assert mended.value[:2] == ["h", [1]]
 
 
-async def test_records_of_settings_name_fields_and_no_values(kiln: Kiln) -> None:
-    change(kiln, "fetch", {"url": "http://private.test", "key": KEY})
-
-    acts = records(kiln, act="settings", tool="fetch")[-2:]
-
-    assert [act.outcome for act in acts] == ["started", "ok"]
-    assert acts[-1].detail == "key, url"
-    assert "private" not in str(acts)
-
-
 async def test_secret_that_was_lost_is_named_instead_of_handed_over(kiln: Kiln) -> None:
     set_up(kiln)
     kiln.security.set_secret("fetch.key", None)
@@ -314,14 +298,3 @@ async def test_secret_that_was_lost_is_named_instead_of_handed_over(kiln: Kiln) 
 
     assert code(result) == (Status.UNAVAILABLE, "secret_unusable")
     assert "fetch.key" in result.text
-
-
-async def test_values_that_are_too_large_to_be_kept_are_refused(kiln: Kiln) -> None:
-    set_up(kiln)
-    spec = kiln.tool("fetch")
-    ina = open_session(kiln, "ina")
-
-    with pytest.raises(InputError, match="larger than 65,536 bytes"):
-        change(kiln, "fetch", {"nick": "x" * 70_000}, user="ina", session=ina)
-
-    assert kiln.security.tool_settings.masked_values(spec, "ina") == {}

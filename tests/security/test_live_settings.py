@@ -16,22 +16,13 @@ from toolkiln.config import Settings, effective_settings, load, reload
 from toolkiln.errors import ConfigError
 from toolkiln.model.identity import Caller
 from toolkiln.model.policy import Rate
-from toolkiln.model.spec import Dialect, ToolSpec
 from toolkiln.security import live_settings
 from toolkiln.security.live_settings import LIVE, LiveSettings
 from toolkiln.security.rules import Rules
 
-TOOL = ToolSpec(
-    name="delete_file",
-    description="Delete a file.",
-    parameters={"type": "object"},
-    dialect=Dialect.FUNCTION,
-    entry="delete_file",
-    display_name="Delete File",
-    digest="0" * 64,
-    path="delete_file.py",
-    line=1,
-)
+from .test_rules import spec
+
+TOOL = spec()
 DENY = '[[rules]]\neffect = "deny"\ntools = "delete_*"\n'
 ALLOW = '[[rules]]\neffect = "allow"\n'
 ASK = '[[rules]]\neffect = "ask"\n'
@@ -193,9 +184,7 @@ def test_a_variable_still_goes_before_the_file(following: Following) -> None:
     assert following.effect == "ask"
 
 
-def test_a_file_with_the_same_settings_changes_nothing_and_is_not_reported(
-    following: Following,
-) -> None:
+def test_a_file_with_the_same_settings_is_no_change_and_not_reported(following: Following) -> None:
     following.start(DENY)
 
     def parts() -> tuple[object, ...]:
@@ -280,33 +269,39 @@ def test_a_file_that_cannot_be_used_keeps_the_old_rules_and_says_so_once(
     assert summary in text
 
 
-@each_row(
-    "texts, effect, is_correct",
+@pytest.mark.parametrize(
+    ("texts", "is_correct"),
     [
-        (["a = ", "b = ", ASK], "ask", [False, False, True]),
-        (["a = ", DENY], "deny", [False, True]),
-        ([ALLOW, "a = ", DENY, ASK] * 25, "ask", [True, False, True, True] * 25),
+        (["a = ", "b = ", ASK], [False, False, True]),
+        (["a = ", DENY], [False, True]),
+        ([ALLOW, "a = ", DENY, ASK] * 25, [True, False, True, True] * 25),
     ],
+    ids=["corrected", "restored", "flapping"],
 )
 def test_each_broken_version_is_reported_and_so_is_the_correction(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    texts: list[str],
-    effect: str,
-    is_correct: list[bool],
+    following: Following, texts: list[str], is_correct: list[bool]
 ) -> None:
-    monkeypatch.setattr(live_settings, "_INTERVAL", 0.0)
-    following = Following(tmp_path)
     following.start(DENY)
 
     for text in texts:
         following.replace(text)
         following.live.current()
 
-    assert following.effect == effect
+    assert following.effect == ("deny" if texts[-1] == DENY else "ask")
     assert [error is None for _, error in following.reported] == is_correct
-    same = texts[-1] == DENY
-    assert ("nothing changed" in following.reported[-1][0]) is same
+    assert ("nothing changed" in following.reported[-1][0]) is (texts[-1] == DENY)
+
+
+@AS_ROOT
+def test_a_file_that_may_be_read_again_is_taken(following: Following) -> None:
+    following.start(DENY)
+
+    following.file.write_text(ALLOW)
+    following.file.chmod(0)
+    before = following.effect
+    following.file.chmod(0o600)
+
+    assert (before, following.effect) == ("deny", "allow")
 
 
 def test_a_file_that_changes_while_it_is_read_is_read_again(
@@ -349,9 +344,7 @@ def test_a_file_is_checked_a_few_times_a_second(started: Following, clock: Clock
     assert effects == ["deny", "deny", "ask"]
 
 
-def test_a_file_that_is_half_written_is_left_alone_until_it_is_whole(
-    started: Following, clock: Clock
-) -> None:
+def test_a_half_written_file_is_left_alone_until_whole(started: Following, clock: Clock) -> None:
     effects = []
 
     for text in ("# rules\n", "# rules\n" + ASK, None):
@@ -375,9 +368,7 @@ def test_a_change_of_a_while_ago_is_applied_although_a_clock_jumps(
     assert started.effect == "ask"
 
 
-def test_a_file_that_is_away_for_a_moment_is_not_mentioned(
-    started: Following, clock: Clock
-) -> None:
+def test_a_file_that_is_away_for_a_moment_is_not_reported(started: Following, clock: Clock) -> None:
     started.file.unlink()
     clock.now += 0.3
     started.live.current()
@@ -457,9 +448,7 @@ def test_the_change_callback_may_read_the_settings(following: Following) -> None
     assert asked == ["ask"]
 
 
-def test_an_error_of_the_change_callback_reaches_the_reader_and_the_rules_apply(
-    following: Following,
-) -> None:
+def test_an_error_of_the_callback_reaches_the_reader_and_rules_apply(following: Following) -> None:
     def fail(*_: object) -> None:
         raise OSError("the disk is full")
 

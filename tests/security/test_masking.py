@@ -166,14 +166,6 @@ def test_a_stream_holds_what_begins_a_value_until_it_goes_on_or_ends() -> None:
     assert cut.end(cut=True) == "[secret:KEY]"
 
 
-def test_a_stream_masks_a_value_that_comes_character_by_character() -> None:
-    text = json.dumps({"key": SECRET, "again": SECRET})
-
-    pieces = fed(Mask({"KEY": SECRET}), *text)
-
-    assert "".join(pieces) == '{"key": "[secret:KEY]", "again": "[secret:KEY]"}'
-
-
 @each_row("noise", ["\\", "%25", "&amp;", "p\\", "pa%", "\\ud83d", "YWJh"])
 def test_what_a_stream_holds_is_bounded(noise: str) -> None:
     stream = MaskedStream(Mask({"A": "abab", "B": "baba", "KEY": SECRET}))

