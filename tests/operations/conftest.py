@@ -1,11 +1,8 @@
 """A folder that agents write tools into, Kilns over it, and what a fresh one would serve."""
 
 import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest_asyncio
@@ -158,12 +155,3 @@ def stop_at(wanted: Stage, stop: Callable[[], object]) -> Callable[[Stage], None
             stop()
 
     return observe
-
-
-def start_python(code: str, *arguments: object) -> "subprocess.Popen[str]":
-    """Start a program that may import these tests."""
-    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.getenv("PYTHONPATH")]))
-    command = [sys.executable, "-c", dedent(code), *map(str, arguments)]
-    environ = {**os.environ, "PYTHONPATH": path}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environ)

@@ -11,9 +11,11 @@ import random
 import resource
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -25,7 +27,7 @@ from toolkiln.kiln import Kiln
 from toolkiln.model.admission import AdmissionDecision, Stage, ToolDraft
 from toolkiln.store.version_archive import VersionArchive
 
-from .conftest import FIRST, NAME, SECOND, Forge, start_python, stop_at, write
+from .conftest import FIRST, NAME, SECOND, Forge, stop_at, write
 
 pytestmark = pytest.mark.faults
 
@@ -256,6 +258,15 @@ def test_death_at_any_stage_leaves_the_earlier_version_or_the_whole_next_one(
     asyncio.run(forge.close())
 
 
+def start_python(code: str, *arguments: object) -> "subprocess.Popen[str]":
+    """Start a program that may import these tests."""
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.getenv("PYTHONPATH")]))
+    command = [sys.executable, "-c", dedent(code), *map(str, arguments)]
+    environ = {**os.environ, "PYTHONPATH": path}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environ)
+
+
 TYPIST = """
     import asyncio, sys
     from itertools import count
@@ -360,9 +371,7 @@ async def test_full_disk_of_state_refuses_and_keeps_the_earlier_version(
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_bound_on_file_sizes_refuses_and_keeps_the_earlier_version(
-    tmp_path: Path, overwrite: bool
-) -> None:
+def test_file_size_limit_refuses_and_keeps_the_old_version(tmp_path: Path, overwrite: bool) -> None:
     forge = Forge(tmp_path)
     forked(lambda: asyncio.run(prepare(forge, overwrite=overwrite)))
 

@@ -102,26 +102,24 @@ async def test_call_of_what_is_not_served_says_why(forge: Forge) -> None:
     kiln.services.admissions.switch("echo", wanted=False)
     await call_writer(kiln, "def waiting() -> int:\n    'Wait.'\n    return 1\n", "waiting")
 
-    told = {}
+    messages = {}
     for name in ("unheard_of", "echo", "waiting", ""):
         result = await kiln.call("call_tool", {"name": name})
         assert result.status is Status.FAILED
         assert result.error is not None
-        told[name] = result.error.message
+        messages[name] = result.error.message
         described = await kiln.call("describe_tool", {"name": name})
         assert described.status is Status.FAILED
     invalid = await kiln.call("call_tool", {"name": NAME, "arguments": {"kelvin": 1}})
 
-    assert "there is no tool named 'unheard_of'" in told["unheard_of"]
-    assert "disabled" in told["echo"]
-    assert "not admitted" in told["waiting"]
+    assert "there is no tool named 'unheard_of'" in messages["unheard_of"]
+    assert "disabled" in messages["echo"]
+    assert "not admitted" in messages["waiting"]
     assert invalid.error is not None
     assert "celsius" in invalid.error.message
 
 
-async def test_calls_within_calls_end_at_a_bound_and_never_wait_for_each_other(
-    forge: Forge,
-) -> None:
+async def test_calls_within_calls_have_a_bound_and_never_wait_for_each_other(forge: Forge) -> None:
     settings = Settings(state=forge.state, environ=dict(os.environ))
     call: dict[str, Any] = {"name": "give", "arguments": {"number": 7}}
     deep: list[Status] = []

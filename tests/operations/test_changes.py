@@ -1,4 +1,4 @@
-"""One watcher, many listeners: who hears of what, and who holds up whom."""
+"""One watcher, many listeners: who hears of what, and who waits for whom."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -156,9 +156,7 @@ async def test_a_slow_taker_gets_what_it_missed_as_one_and_holds_up_no_listener(
     assert found == rest
 
 
-async def test_watching_that_fails_or_was_ended_begins_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_watching_that_failed_or_ended_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolkiln.catalog.watch._PAUSE", 0.0)
     source, ears = Source(), Ears()
     changes = listened(source, ears)
@@ -184,19 +182,6 @@ async def test_without_files_there_is_nothing_to_watch() -> None:
         await asyncio.sleep(0)
 
     await changes.stop()
-
-
-async def test_an_edit_in_development_is_heard(forge: Forge) -> None:
-    file, ears = forge.put("convert.py", FIRST), Ears()
-    kiln = forge.kiln(dev=True)
-    kiln.services.changes.listen(ears)
-
-    async with kiln.services.changes.running():
-        await ears.until(lambda heard: NAME in heard.added)
-        file.write_text(SECOND)
-        await ears.until(lambda heard: NAME in heard.changed)
-        file.unlink()
-        await ears.until(lambda heard: NAME in heard.removed)
 
 
 async def test_what_this_process_and_another_decide_is_heard(forge: Forge) -> None:

@@ -203,9 +203,7 @@ async def test_a_removed_tool_comes_back_with_its_data(forge: Forge) -> None:
     assert await value(kiln, "logo.bin") == read_only(BINARY)
 
 
-async def test_a_data_file_that_changes_while_it_is_read_is_never_half_a_version(
-    forge: Forge,
-) -> None:
+async def test_a_data_file_changed_while_it_is_read_is_never_half_a_version(forge: Forge) -> None:
     kiln = filled(forge).kiln()
     candidate = kiln.services.admissions.candidate("rates.py")
     forge.put("data/euro.json", "meanwhile")

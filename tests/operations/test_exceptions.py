@@ -187,7 +187,7 @@ async def test_the_holder_of_a_session_sees_neither(kiln: Kiln) -> None:
     assert_masked(await kiln.call("stumble", {}, session=session))
 
 
-@pytest.mark.parametrize("surface", ["python", "http", "mcp", "discord"])
+@pytest.mark.parametrize("surface", ["python", "mcp"])
 async def test_a_program_and_those_behind_it_see_neither(tmp_path: Path, surface: str) -> None:
     async with make(tmp_path, surface=surface) as kiln:
         result = await kiln.call("parse", {"text": "words"})

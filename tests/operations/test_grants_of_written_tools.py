@@ -253,9 +253,7 @@ async def test_dev_grants_what_the_operator_edits(forge: Forge) -> None:
     )
 
 
-async def test_entries_of_earlier_releases_keep_grants_unless_an_agent_made_them(
-    forge: Forge,
-) -> None:
+async def test_entries_of_old_releases_keep_grants_unless_an_agent_made_them(forge: Forge) -> None:
     kiln = office(forge)
 
     def as_before(by: str) -> Grant:
@@ -302,9 +300,7 @@ async def test_a_proposal_over_an_unreviewed_version_is_shown_whole(forge: Forge
 
 
 @pytest.mark.parametrize("hidden", ["mail", "note"])
-async def test_a_writer_cannot_replace_a_file_with_a_tool_that_they_cannot_see(
-    forge: Forge, hidden: str
-) -> None:
+async def test_a_writer_cannot_replace_what_they_cannot_see(forge: Forge, hidden: str) -> None:
     kiln = office(forge)
     visible = [name for name in TOOLS if name != hidden]
     session = writer(kiln, tools=[*visible, "write_python_tool"])
@@ -327,16 +323,6 @@ async def test_a_writer_cannot_replace_a_file_with_a_tool_that_they_cannot_see(
     assert forge.files()["office.py"] == OFFICE.encode()
 
 
-async def test_a_writer_cannot_propose_to_replace_what_they_cannot_see(forge: Forge) -> None:
-    kiln = office(forge, authoring="propose")
-    session = kiln.security.sessions.create("bot", tools=["fetch", "write_python_tool"]).token
-
-    reply = await overwrite(kiln, session)
-
-    assert not reply["success"]
-    assert kiln.catalog.proposals() == {}
-
-
 async def test_a_writer_cannot_replace_a_file_that_is_not_served(forge: Forge) -> None:
     kiln = office(forge)
     forge.put("helpers.py", "TABLE = 1\n")
@@ -355,14 +341,20 @@ async def test_a_writer_cannot_replace_a_file_that_is_not_served(forge: Forge) -
     assert forge.files()["office.py"] == changed.encode()
 
 
-async def test_a_taken_name_does_not_say_which_file_has_the_hidden_tool(forge: Forge) -> None:
+async def test_a_hidden_tool_is_not_replaced_by_a_proposal_or_named_by_a_refusal(
+    forge: Forge,
+) -> None:
     kiln = office(forge)
     session = writer(kiln, tools=["write_python_tool"])
+    proposing = forge.kiln(grants=GRANTS, authoring="propose", probes=False)
+    bot = proposing.security.sessions.create("bot", tools=["fetch", "write_python_tool"]).token
 
-    reply = await overwrite(kiln, session, tool_name="other", overwrite=False)
+    taken = await overwrite(kiln, session, tool_name="other", overwrite=False)
+    proposed = await overwrite(proposing, bot)
 
-    assert not reply["success"]
-    assert "office" not in str(reply)
+    assert (taken["success"], proposed["success"]) == (False, False)
+    assert "office" not in str(taken)
+    assert proposing.catalog.proposals() == {}
 
 
 async def test_an_administrator_cannot_change_what_they_cannot_see(forge: Forge) -> None:

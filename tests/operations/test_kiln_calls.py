@@ -199,9 +199,7 @@ async def test_unsandboxed_tool_runs_with_a_grant_and_says_so(tmp_path: Path) ->
     assert walled.sandbox in ("A", "B")  # a grant is no wish
 
 
-async def test_unsandboxed_tool_is_killed_at_its_timeout_with_all_it_started(
-    tmp_path: Path,
-) -> None:
+async def test_unsandboxed_tool_is_killed_on_timeout_with_all_it_started(tmp_path: Path) -> None:
     beat = tmp_path / "beat"
     async with make(tmp_path, grants={"linger": {"sandbox": False}}) as kiln:
         for seconds in (1, 5, 25):
@@ -270,9 +268,7 @@ def hindered(tmp_path: Path) -> Hindered:
     return call
 
 
-def test_without_bwrap_calls_are_refused_unless_a_reduced_sandbox_is_allowed(
-    hindered: Hindered,
-) -> None:
+def test_without_bwrap_calls_are_refused_unless_reduced_is_allowed(hindered: Hindered) -> None:
     modes = [{"sandbox": mode} for mode in ("auto", "A", "B")]
 
     *refused, reduced = hindered("no bwrap", *modes, {"allow_reduced": True})

@@ -71,21 +71,17 @@ async def test_search_follows_writing_going_back_and_switching(forge: Forge) -> 
     assert "bake_bread" not in deleted
 
 
-async def test_refused_version_is_not_searched(forge: Forge) -> None:
+async def test_refused_version_is_not_searched_and_permission_is_asked_before_the_cut(
+    forge: Forge,
+) -> None:
     kiln = await filled(forge)
 
     await write(kiln, "raise 1 +\n", "bake_bread", overwrite=True)
     await write(kiln, tool("send_mail", "Paint a fence."), "painting")
+    answer = kiln.library.search("bake bread", 1, lambda spec: spec.name != "bake_bread")
 
     assert found(kiln, "loaf from the oven")[0] == "bake_bread"
     assert all("fence" not in hit.words for hit in kiln.search("paint a fence", 4).hits)
-
-
-async def test_permission_is_asked_before_the_cut(forge: Forge) -> None:
-    kiln = await filled(forge)
-
-    answer = kiln.library.search("bake bread", 1, lambda spec: spec.name != "bake_bread")
-
     assert len(answer.hits) == 1
     assert answer.hits[0].key != "bake_bread"
     assert kiln.library.search("bake bread", 4, lambda _: False).hits == ()
@@ -158,23 +154,23 @@ async def test_vectors_that_could_not_be_had_are_asked_for_again(
     monkeypatch.setattr(OpenAIEmbedder, "embed", embed)
     monkeypatch.setattr(library, "_RETRY_SECONDS", 0.0)
     kiln = forge.kiln(embeddings=NOWHERE, embeddings_model="m", embeddings_dimensions=8)
-    told = await write_tool(kiln, ToolDraft(FIRST, NAME))
+    written = await write_tool(kiln, ToolDraft(FIRST, NAME))
 
     is_down = False
     note = kiln.search("temperature").note
 
-    assert not told.embedding_success
+    assert not written.embedding_success
     assert note is None
 
 
 async def test_endpoint_that_makes_no_sense_does_not_undo_what_is_written(forge: Forge) -> None:
     kiln = forge.kiln(embeddings="gopher://nowhere", embeddings_model="m")
 
-    told = await write_tool(kiln, ToolDraft(FIRST, NAME))
+    written = await write_tool(kiln, ToolDraft(FIRST, NAME))
     result = await kiln.call("search_tools", {"query": "temperature"})
 
-    assert told.reload_success
-    assert not told.embedding_success
+    assert written.reload_success
+    assert not written.embedding_success
     assert result.error is not None
     assert "the embeddings endpoint" in result.error.message
 

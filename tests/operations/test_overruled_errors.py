@@ -153,9 +153,7 @@ async def test_a_rule_that_the_operator_refuses_cannot_be_overruled(forge: Forge
     assert (reply.success, reply.validation_errors[0].rule) == (False, "literal-secret")
 
 
-async def test_a_source_that_no_person_admits_is_not_run_with_an_overruled_error(
-    forge: Forge,
-) -> None:
+async def test_a_source_that_no_person_admits_is_not_run_with_such_an_error(forge: Forge) -> None:
     forge.tools.mkdir()
     with pytest.raises(InputError, match="cannot be run"):
         await forge.kiln().services.prepare_source(SourceCall(SOURCE))

@@ -59,9 +59,7 @@ def names(tools: list[dict[str, Any]]) -> list[str]:
     return [tool["name"] for tool in tools]
 
 
-def test_of_many_tools_the_core_ones_are_shown_and_those_that_find_the_others(
-    opened: Open,
-) -> None:
+def test_of_many_tools_the_core_ones_are_shown_and_those_that_find_the_others(opened: Open) -> None:
     kiln = opened(mcp_tools=4)
 
     assert names(kiln.tools("anthropic")) == ["tell_time", *FINDERS]
@@ -122,7 +120,7 @@ def test_what_a_provider_would_refuse_is_left_out_and_logged(
         shown = str(kiln.tools("gemini"))
 
     assert ("12_oclock" in shown, "convert_miles" in shown) == (False, True)
-    assert ["12_oclock is left out for gemini" in told for told in caplog.messages] == [True]
+    assert ["12_oclock is left out for gemini" in message for message in caplog.messages] == [True]
     assert "12_oclock" in names(kiln.tools("anthropic"))
 
 

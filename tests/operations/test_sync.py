@@ -121,9 +121,7 @@ class TestThreads:
 
         assert [value for values in found for value in values] == [n * 2 for n in range(1000)]
 
-    def test_every_synchronous_method_works_in_threads_that_share_one_loop(
-        self, kiln: Kiln
-    ) -> None:
+    def test_synchronous_methods_work_in_threads_that_share_one_loop(self, kiln: Kiln) -> None:
         sent = {"name": "add", "arguments": '{"left": 1, "right": 2}'}
         message = {"id": "c1", "type": "function", "function": sent}
         sessions = kiln.security.sessions
@@ -155,9 +153,7 @@ class TestThreads:
 
         assert (found, unset) == ("fr", "none")
 
-    def test_a_function_that_raises_keyboard_interrupt_does_not_end_the_loop(
-        self, kiln: Kiln
-    ) -> None:
+    def test_a_function_that_raises_an_interrupt_does_not_end_the_loop(self, kiln: Kiln) -> None:
         with pytest.raises(KeyboardInterrupt):
             kiln.call_sync("interrupt")
 
@@ -196,9 +192,7 @@ class TestRunningLoop:
 
 
 class TestBesideALoop:
-    async def test_threads_call_while_the_application_awaits_or_blocks_its_loop(
-        self, tmp_path: Path
-    ) -> None:
+    async def test_threads_call_while_the_loop_awaits_or_is_blocked(self, tmp_path: Path) -> None:
         async with make(tmp_path) as kiln:
             calls = [asyncio.to_thread(kiln.call_sync, "add", {"left": n}) for n in range(10)]
             awaited = [kiln.call("add", {"left": n}) for n in range(10)]
@@ -237,9 +231,7 @@ class TestBesideALoop:
 
 
 class TestClosing:
-    def test_close_sync_ends_every_process_and_thread_until_the_next_call(
-        self, tmp_path: Path
-    ) -> None:
+    def test_close_sync_ends_processes_and_threads_until_a_call(self, tmp_path: Path) -> None:
         before = set(threading.enumerate())
         kiln = make(tmp_path)
 
@@ -291,9 +283,7 @@ class TestClosing:
         assert found <= {42, "the Kiln was closed before this call ended"}
         assert 42 in found
 
-    async def test_closing_in_the_application_ends_the_calls_of_threads(
-        self, tmp_path: Path
-    ) -> None:
+    async def test_closing_in_the_application_ends_calls_of_threads(self, tmp_path: Path) -> None:
         begun = threading.Event()
         async with make(tmp_path) as kiln:
             options: Any = {"observe": lambda _: begun.set()}
@@ -368,9 +358,7 @@ def _in_child(kiln: Kiln, answers: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 class TestForking:
-    def test_a_kiln_of_the_parent_works_in_the_child_and_still_in_the_parent(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_kiln_works_in_a_forked_child_and_still_in_the_parent(self, tmp_path: Path) -> None:
         kiln = make(tmp_path)
         before = kiln.call_sync("add", {"left": 10}).value
         own = children()
@@ -460,9 +448,7 @@ def children() -> set[int]:
     return found - _OTHERS
 
 
-def test_a_thread_that_comes_while_another_imports_asyncio_has_no_loop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_thread_beside_an_import_of_asyncio_has_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     kiln = Kiln(functions=[])
     monkeypatch.setitem(sys.modules, "asyncio", ModuleType("asyncio"))  # as far as it has come
 
