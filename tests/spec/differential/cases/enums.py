@@ -54,22 +54,11 @@ class Real(float, Enum):
     A = 1.5
     B = 2.5
 
-### StrEnum
-class Kind(StrEnum):
-    A = "a"
-    B = "b"
-
-### IntEnum
-class Kind(IntEnum):
-    A = 1
-    B = 2
-
-### module attribute base
+### module attribute bases | tuple[Kind, Text]
 class Kind(enum.Enum):
     A = "a"
 
-### enum.StrEnum with enum.auto
-class Kind(enum.StrEnum):
+class Text(enum.StrEnum):
     ONE = enum.auto()
 
 ### auto in Enum | tuple[Plain, AfterNumber, AfterSmaller, AfterAlias]
@@ -118,13 +107,12 @@ class Kind(Enum):
     FIRST = auto()
     SECOND = "2"
 
-### Flag
-class Kind(Flag):
+### flags | tuple[Automatic, Kind]
+class Automatic(Flag):
     A = auto()
     B = auto()
     C = auto()
 
-### IntFlag
 class Kind(IntFlag):
     A = 1
     B = 2
@@ -160,105 +148,75 @@ class Texts(StrEnum):
     A = "a"
     B = "b"
 
-### tuple values
-class Kind(Enum):
+### tuples and lists | tuple[Tuples, Lists, Unpacked]
+class Tuples(Enum):
     A = (1, "a")
     B = (2, "b")
 
-### tuple assignment
-class Kind(Enum):
-    A, B = 1, 2
-
-### list values
-class Kind(Enum):
+class Lists(Enum):
     A = [1]
     B = [2]
 
-### unique
 @unique
-class Kind(Enum):
-    A = 1
-    B = 2
+class Unpacked(Enum):
+    A, B = 1, 2
 
-### private and dunder names
+### what is no member
 class Kind(Enum):
+    _ignore_ = ["tmp"]
+    label: str
+    tmp = 1
     _x = 1
     A = 2
     __y = 3
+    B = 4
 
-### ignored names
-class Kind(Enum):
-    _ignore_ = ["tmp"]
-    tmp = 1
-    A = 2
+### computed values | tuple[Text, Whole]
+FIRST = "first"
 
-### annotated members
-class Kind(Enum):
-    label: str
-    A = 1
+class Text(str, Enum):
+    A = FIRST
+    B = FIRST + "-2"
+    C = "b" "c"
 
-### concatenated text
-P = "x-"
-
-class Kind(str, Enum):
-    A = P + "a"
-    B = "b" "c"
-
-### arithmetic
-class Kind(IntEnum):
+class Whole(IntEnum):
     A = 1 << 3
     B = 2 * 8 + 1
     C = -(4)
 
-### methods and properties
+### methods and properties | tuple[Kind, Constructed]
 class Kind(str, Enum):
     A = "a"
     B = "b"
 
     @property
-    def label(self) -> str:
-        return self.value.upper()
+    def label(self) -> str: return self.value.upper()
 
     @classmethod
-    def parse(cls, text: str) -> "Kind":
-        return cls(text)
+    def parse(cls, text: str) -> "Kind": return cls(text)
 
-    def __str__(self) -> str:
-        return self.value
+    def __str__(self) -> str: return self.value
 
-### constructor that sets the value
-class Kind(Enum):
+class Constructed(Enum):
     A = ("a", 1)
     B = ("b", 2)
 
-    def __init__(self, code, number):
-        self.code = code
+    def __init__(self, code, number): self.code = code
 
-### member-less base class
+### member-less base and mixin class | tuple[Derived, Mixed]
 class Base(str, Enum):
-    def shout(self) -> str:
-        return self.value.upper()
+    def shout(self) -> str: return self.value.upper()
 
-class Kind(Base):
+class Derived(Base):
     A = "a"
     B = "b"
 
-### mixin class
 class Labelled:
-    def label(self) -> str:
-        return "x"
+    def label(self) -> str: return "x"
 
-class Kind(Labelled, Enum):
+class Mixed(Labelled, Enum):
     A = 1
     B = 2
-
-### constants of the module
-FIRST = "first"
-SECOND = FIRST + "-2"
-
-class Kind(Enum):
-    A = FIRST
-    B = SECOND
 
 ### functional | tuple[InText, InList, Pairs, Mapping, Texts, Typed, Started]
 InText = Enum("InText", "A B C")

@@ -6,11 +6,10 @@ CASES = sheet(
     "field",
     PYDANTIC,
     r'''
-### empty
-class Model(BaseModel):
+### empty | tuple[Empty, Model]
+class Empty(BaseModel):
     pass
 
-### docstring only
 class Model(BaseModel):
     """Nothing here."""
 
@@ -62,11 +61,7 @@ class Model(BaseModel):
     e: int = Field(1, deprecated="no")
     f: int = Field(json_schema_extra={"unit": "m", "title": "A"})
     g: int = Field(3, frozen=True)
-
-### exclude
-class Model(BaseModel):
-    a: int = Field(exclude=True)
-    b: int
+    h: int = Field(exclude=True)
 
 ### named like keywords
 class Model(BaseModel):
@@ -92,12 +87,9 @@ class Model(BaseModel):
     d: int = Field(serialization_alias="sd")
     e: int = Field(validation_alias="ve", serialization_alias="se")
     f: int = Field(alias="af", validation_alias="vf")
-
-### AliasChoices and AliasPath
-class Model(BaseModel):
-    a: int = Field(validation_alias=AliasChoices("x", "y"))
-    b: int = Field(validation_alias=AliasPath("z", 0))
-    c: int = Field(validation_alias=AliasChoices(AliasPath("p", 1), "q"))
+    g: int = Field(validation_alias=AliasChoices("x", "y"))
+    h: int = Field(validation_alias=AliasPath("z", 0))
+    i: int = Field(validation_alias=AliasChoices(AliasPath("p", 1), "q"))
 
 ### enum, date and decimal as defaults
 class Model(BaseModel):
@@ -122,10 +114,6 @@ class Model(BaseModel):
     def method(self): ...
     @property
     def p(self) -> int: ...
-
-### field serializer
-class Model(BaseModel):
-    a: int
     @field_serializer("a")
     def s(self, v) -> str: return str(v)
 

@@ -58,15 +58,11 @@ class B(R):
 class Model(B, A):
     pass
 
-### plain mixin
+### plain mixin, module attribute base
 class Mixin:
     def m(self): ...
 
-class Model(Mixin, BaseModel):
-    a: int
-
-### module attribute base
-class Model(pydantic.BaseModel):
+class Model(Mixin, pydantic.BaseModel):
     a: int = pydantic.Field(gt=0)
 
 ### nested
@@ -117,12 +113,9 @@ class Model(BaseModel):
     i: Inner
     m: dict[str, "Model"]
 
-### recursive in a list | list[Model]
+### mutually recursive, in a list | list[Model] | Model
 class Model(BaseModel):
     children: "List[Model]"
-
-### mutually recursive
-class Model(BaseModel):
     b: "B | None" = None
 
 class B(BaseModel):
@@ -137,10 +130,6 @@ class Inner(BaseModel):
 class Model(BaseModel):
     i: Inner = Inner()
     j: Inner = Inner(a=3)
-
-### default of the parameter | Model = Model(a=2)
-class Model(BaseModel):
-    a: int = 1
 
 ### default of nested models | Model = Model(i=I(a=1))
 class I(BaseModel):
@@ -208,30 +197,24 @@ def tool(
     optional: Annotated[A | B | None, Field(discriminator='k')] = None,
 ) -> Annotated[A | B, Discriminator('k')]: ...
 
-### discriminated by enum | Annotated[A | B, Field(discriminator='k')]
+### discriminated by enum, integer and alias | tuple[ByEnum, ByInteger, ByAlias]
 class K(Enum):
     A = "a"
     B = "b"
 
 class A(BaseModel):
     k: Literal[K.A]
+    n: Literal[1]
+    l: Literal["a"] = Field(alias="kind")
 
 class B(BaseModel):
     k: Literal[K.B]
+    n: Literal[2]
+    l: Literal["b"] = Field(alias="kind")
 
-### discriminated by integer | Annotated[A | B, Field(discriminator='k')]
-class A(BaseModel):
-    k: Literal[1]
-
-class B(BaseModel):
-    k: Literal[2]
-
-### discriminated by alias | Annotated[A | B, Field(discriminator='k')]
-class A(BaseModel):
-    k: Literal["a"] = Field(alias="kind")
-
-class B(BaseModel):
-    k: Literal["b"] = Field(alias="kind")
+ByEnum = Annotated[A | B, Field(discriminator="k")]
+ByInteger = Annotated[A | B, Field(discriminator="n")]
+ByAlias = Annotated[A | B, Field(discriminator="l")]
 
 ### discriminated twice | Annotated[As | B, Field(discriminator='k')]
 class A(BaseModel):

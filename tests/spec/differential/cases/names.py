@@ -8,13 +8,12 @@ CASES = sheet(
     r'''
 ### typing by module
 import typing
-
-def tool(x: typing.Optional[typing.List[int]], y: typing.Dict[str, typing.Any]) -> typing.Tuple: ...
-
-### typing as t
 import typing as t
 
-def tool(x: t.Optional[t.List[int]], y: t.Annotated[int, "text"] = 1) -> t.Union[int, str]: ...
+def whole(x: typing.Optional[typing.List[int]], y: typing.Dict[str, typing.Any]) -> typing.Tuple:
+    ...
+
+def short(x: t.Optional[t.List[int]], y: t.Annotated[int, "text"] = 1) -> t.Union[int, str]: ...
 
 ### names renamed
 from typing import Optional as Opt, List as L
@@ -59,19 +58,6 @@ from typing_extensions import Annotated, Literal, Optional
 
 def tool(x: Annotated[Optional[int], "text"], y: te.Literal["a"]) -> Literal["b"]: ...
 
-### future annotations
-from __future__ import annotations
-from pydantic import BaseModel
-
-def tool(x: Model, y: list[Model] | None = None) -> dict[str, Model]: ...
-
-class Model(BaseModel):
-    later: Later
-    self: Model | None = None
-
-class Later(BaseModel):
-    a: int
-
 ### future annotations everywhere
 from __future__ import annotations
 from dataclasses import dataclass, field
@@ -98,6 +84,7 @@ class C(NamedTuple):
 
 class D(BaseModel):
     a: A | None = None
+    self: D | None = None
     n: Annotated[int, Field(gt=0)] = 3
 
 ### future annotations, already quoted
@@ -105,12 +92,6 @@ from __future__ import annotations
 from typing import Optional
 
 def tool(x: "int", y: Optional["str"] = None, z: "list['float']" = []) -> "Optional['int']": ...
-
-### quoted
-class Model(BaseModel):
-    a: int
-
-def tool(x: "Model", y: "int | None" = None, z: "list[Model]" = []) -> "Model": ...
 
 ### partly quoted
 from typing import Annotated, Dict, List, Optional, Union
@@ -124,6 +105,8 @@ def tool(
     e: Annotated["Model", Field(description="d")],
     f: "Annotated[Model, Field(description='d')]",
     g: tuple["Model", ...],
+    h: "Model",
+    i: "list[Model]" = [],
 ) -> List["Model"]: ...
 
 class Model(BaseModel):
@@ -136,6 +119,7 @@ def tool(x: "int ", y: """list[
 
 ### TYPE_CHECKING
 from __future__ import annotations
+import typing as t
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -143,21 +127,10 @@ if TYPE_CHECKING:
     from datetime import date
     from decimal import Decimal
 
-def tool(x: Sequence[date], y: Decimal | None = None) -> date: ...
-
-### typing.TYPE_CHECKING
-import typing as t
-
 if t.TYPE_CHECKING:
     from uuid import UUID
 
-def tool(x: "UUID", y: "t.Optional[UUID]" = None) -> "UUID": ...
-
-### class below its use
-def tool(x: "Model") -> "Model": ...
-
-class Model(BaseModel):
-    a: int
+def tool(x: Sequence[date], y: "t.Optional[UUID]" = None, z: Decimal | None = None) -> date: ...
 
 ### import below its use
 def tool(x: "Decimal"): ...

@@ -65,39 +65,28 @@ class KeywordOnly:
     a: int = 1
     b: str
 
-### KW_ONLY marker
+### keyword-only fields | tuple[Marked, Model]
 @dataclass
-class Model:
+class Marked:
     a: int
     _: KW_ONLY
     b: str = "x"
-    c: int = 3
+    c: int
 
-### keyword-only field
 @dataclass
 class Model:
     a: int = field(default=1, kw_only=True)
     b: str = "x"
 
-### init=False
-@dataclass
-class Model:
-    a: int
-    b: int = field(init=False, default=3)
-    c: list[int] = field(init=False, default_factory=list)
-
-### InitVar
-@dataclass
-class Model:
-    a: int
-    seed: InitVar[int]
-    salt: InitVar[str] = "x"
-
-### ClassVar
+### init=False, InitVar, ClassVar
 @dataclass
 class Model:
     K: ClassVar[int] = 3
-    a: int = 1
+    a: int
+    seed: InitVar[int]
+    b: int = field(init=False, default=3)
+    c: list[int] = field(init=False, default_factory=list)
+    salt: InitVar[str] = "x"
     plain = 5
 
 ### field details
@@ -107,12 +96,8 @@ class Model:
     b: Annotated[int, Field(gt=0, description="d")] = 2
     c: int = Field(3, description="d")
     d: int = Field(4, alias="sea")
-
-### Field without a default
-@dataclass
-class Model:
-    a: int = Field(gt=0)
-    b: int = Field(alias="sea")
+    e: int = Field(gt=0)
+    f: int = Field(alias="eff")
 
 ### inheritance
 @dataclass
@@ -140,7 +125,7 @@ class Plain:
 class Model(Plain):
     b: int
 
-### nested
+### nested, recursive
 @dataclass
 class Inner:
     a: int = 1
@@ -150,18 +135,13 @@ class Model:
     i: Inner
     l: list[Inner] = field(default_factory=list)
     o: Inner | None = None
+    next: Optional["Model"] = None
 
 ### instance as default | Model = Model(1)
 @dataclass(frozen=True)
 class Model:
     a: int
     b: str = "x"
-
-### recursive
-@dataclass
-class Model:
-    v: int
-    next: Optional["Model"] = None
 
 ### of a model, in a model
 class Inner(BaseModel):
@@ -215,26 +195,19 @@ class Model:
 class Model:
     first_name: int
 
-### pydantic dataclass keyword only
-@pydantic_dataclass(kw_only=True, frozen=True)
-class Model:
-    a: int = 1
-    b: int
-
-### pydantic dataclass aliases and init=False
-@pydantic_dataclass
-class Model:
-    a: int = Field(alias="x")
-    b: int = Field(1, validation_alias="v", serialization_alias="s")
-    c: int = Field(3, init=False)
-
-### pydantic dataclass inheritance
+### pydantic dataclass inheritance, aliases, init=False, keyword only | tuple[Model, Keyword]
 @pydantic_dataclass
 class Base:
-    a: int
+    a: int = Field(alias="x")
 
 @pydantic_dataclass
 class Model(Base):
+    b: int = Field(1, validation_alias="v", serialization_alias="s")
+    c: int = Field(3, init=False)
+
+@pydantic_dataclass(kw_only=True, frozen=True)
+class Keyword:
+    a: int = 1
     b: int
 ''',
 )
@@ -245,8 +218,11 @@ TYPED_DICTS = sheet(
     r'''
 ### fields
 class Model(TypedDict):
+    """A dictionary."""
+
     a: int
     b: str | None
+    title: str
 
 ### requirements | tuple[Partial, Model]
 class Partial(TypedDict, total=False):
@@ -260,12 +236,6 @@ class Model(TypedDict):
     d: Annotated[NotRequired[int], Field(description="d")]
     e: ReadOnly[int]
     f: ReadOnly[NotRequired[int]]
-
-### docstring
-class Model(TypedDict):
-    """A dictionary."""
-
-    a: int
 
 ### inheritance | tuple[Model, Total]
 class Base(TypedDict):
@@ -294,21 +264,14 @@ Partial = TypedDict("Partial", {"a": int, "b": Required[str]}, total=False)
 class Empty(TypedDict):
     pass
 
-### nested
+### nested, recursive, constraints
 class Inner(TypedDict):
     a: int
 
 class Model(TypedDict):
     i: Inner
     l: list[Inner]
-
-### recursive
-class Model(TypedDict):
-    v: int
     next: NotRequired["Model"]
-
-### constraints
-class Model(TypedDict):
     a: Annotated[int, Field(gt=0, description="d", alias="b")]
     c: Annotated[str, "text"]
 
@@ -333,10 +296,6 @@ class Model(TypedDict, Generic[T]):
 ### in containers, as a default | list[Model] | dict[str, Model] | Model = {"a": 1}
 class Model(TypedDict):
     a: int
-
-### field called title
-class Model(TypedDict):
-    title: str
 ''',
 )
 
@@ -371,23 +330,16 @@ Listed = namedtuple("Listed", ["a", "b"])
 Text = collections.namedtuple("Text", "a b, c")
 Defaults = namedtuple("Defaults", "a b", defaults=[1])
 
-### nested
+### nested, recursive, constraints
 class Inner(NamedTuple):
     a: int
 
 class Model(NamedTuple):
     i: Inner
     j: list[Inner]
-
-### recursive
-class Model(NamedTuple):
-    v: int
-    next: "Model | None" = None
-
-### constraints
-class Model(NamedTuple):
     a: Annotated[int, Field(gt=0, description="d")]
     b: Annotated[str, Field(min_length=1)] = "x"
+    next: "Model | None" = None
 
 ### generic | Model[int]
 T = TypeVar("T")
@@ -396,14 +348,12 @@ class Model(NamedTuple, Generic[T]):
     a: T
     b: list[T]
 
-### default instance | Model = Model(1, "x")
+### defaults
 class Model(NamedTuple):
     a: int
     b: str
 
-### optional | Model | None = None
-class Model(NamedTuple):
-    a: int
+def tool(instance: Model = Model(1, "x"), optional: Model | None = None) -> Model: ...
 ''',
 )
 
