@@ -417,19 +417,6 @@ def test_a_helper_without_permission_is_an_error(tmp_path: Path) -> None:
     assert "helper-unreadable" in rules("import a\ndef f(): ...", tmp_path / "tool.py")
 
 
-@each_row(
-    "content, default",
-    [(b"# coding: latin-1\nX = 'caf\xe9'\n", "café"), (b"\xef\xbb\xbfX = 'x'\r\n", "x")],
-)
-def test_a_helper_may_have_an_encoding_or_a_byte_order_mark(
-    tmp_path: Path, content: bytes, default: str
-) -> None:
-    (tmp_path / "a.py").write_bytes(content)
-    source = "from a import X\ndef f(x: str = X): ..."
-
-    assert properties(source, tmp_path / "tool.py")["x"]["default"] == default
-
-
 def test_a_long_chain_of_helpers_is_followed(tmp_path: Path) -> None:
     files(tmp_path, **{f"m{n}": f"from m{n + 1} import Place" for n in range(100)}, m100=MODEL)
 

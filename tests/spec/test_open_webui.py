@@ -149,7 +149,3 @@ def test_unknown_imports_never_stop_the_reading() -> None:
     source = "import torch\nfrom open_webui.config import X\nY = X.load()\n" + WEATHER
 
     assert len(reading(source).tools) == 1
-
-
-def test_a_broken_requirement_in_the_frontmatter_is_a_finding() -> None:
-    assert "bad-requirement" in rules(WEATHER.replace("httpx>=0.27", "httpx=>0.27"))

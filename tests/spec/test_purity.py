@@ -34,26 +34,16 @@ HOSTILE = {
 
 
 @each_row("kind", HOSTILE)
-def test_a_file_with_side_effects_is_read_unharmed(tmp_path: Path, kind: str) -> None:
+def test_files_and_helpers_with_side_effects_are_read_unharmed(tmp_path: Path, kind: str) -> None:
     trap = tmp_path / "trap"
-    source = f"{HOSTILE[kind].format(trap=str(trap))}\n@tool\ndef f(x: int): ...\n"
+    hostile = HOSTILE[kind].format(trap=str(trap))
+    files(tmp_path, helper=f"{hostile}\nX = int\n", pkg__=hostile)
+    source = f"{hostile}\nimport pkg\nfrom helper import X\n@tool\ndef f(x: X): ..."
 
     result = read(source, tmp_path / "tool.py")
 
-    assert "f" in [tool.name for tool in result.tools]
-    assert not trap.exists()
-
-
-@each_row("kind", HOSTILE)
-def test_a_helper_with_side_effects_is_read_unharmed(tmp_path: Path, kind: str) -> None:
-    trap = tmp_path / "trap"
-    files(tmp_path, helper=f"{HOSTILE[kind].format(trap=str(trap))}\nX = int\n")
-    (tmp_path / "pkg").mkdir()
-    (tmp_path / "pkg" / "__init__.py").write_text(HOSTILE[kind].format(trap=str(trap)))
-
-    result = read("import pkg\nfrom helper import X\ndef f(x: X): ...", tmp_path / "tool.py")
-
-    assert result.tools[0].parameters["properties"] == {"x": {"type": "integer"}}
+    tools = {tool.name: tool for tool in result.tools}
+    assert tools["f"].parameters["properties"] == {"x": {"type": "integer"}}
     assert not trap.exists()
 
 

@@ -195,35 +195,25 @@ def test_invalid_escapes_raise_no_warning() -> None:
         assert one("def f():\n    'Do \\d.'\n    return 1 is 1").name == "f"
 
 
+INTEGER = {"type": "integer"}
+INTEGERS = {"type": "array", "items": INTEGER}
+EITHER = {"anyOf": [INTEGER, {"type": "string"}]}
+
+
 @each_row(
     "source, schema",
     [
-        ("type X = int\ndef f(x: X): ...", {"type": "integer"}),
-        (
-            "type X = list[int]\ndef f(x: X): ...",
-            {"type": "array", "items": {"type": "integer"}},
-        ),
-        (
-            "type X = (\n    int\n    | str\n)\ndef f(x: X): ...",
-            {"anyOf": [{"type": "integer"}, {"type": "string"}]},
-        ),
-        ("type X = Y\ntype Y = str\ndef f(x: X): ...", {"type": "string"}),
-        (
-            "type X[T] = list[T]\ndef f(x: X[int]): ...",
-            {"type": "array", "items": {"type": "integer"}},
-        ),
+        ("type X = int\ndef f(x: X): ...", INTEGER),
+        ("type X = list[int]\ndef f(x: X): ...", INTEGERS),
+        ("type X = (\n    int\n    | str\n)\ndef f(x: X): ...", EITHER),
+        ("type X = Y\ntype Y = int\ndef f(x: X): ...", INTEGER),
+        ("type X[T] = list[T]\ndef f(x: X[int]): ...", INTEGERS),
         ("def f[T](x: T): ...", {}),
-        ("def f[T: int](x: T): ...", {"type": "integer"}),
-        (
-            "def f[T: (int, str)](x: T): ...",
-            {"anyOf": [{"type": "integer"}, {"type": "string"}]},
-        ),
-        ("def f[**P, *Ts](x: int): ...", {"type": "integer"}),
+        ("def f[T: int](x: T): ...", INTEGER),
+        ("def f[T: (int, str)](x: T): ...", EITHER),
+        ("def f[**P, *Ts](x: int): ...", INTEGER),
         ("async def f[T](x: list[T]): ...", {"type": "array", "items": {}}),
-        (
-            "def f[\n    T,\n](\n    x: dict[str, int],\n): ...",
-            {"type": "object", "additionalProperties": {"type": "integer"}},
-        ),
+        ("def f[\n    T,\n](\n    x: list[int],\n): ...", INTEGERS),
     ],
 )
 def test_aliases_and_functions_of_pep_695(source: str, schema: dict[str, object]) -> None:
