@@ -12,6 +12,7 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each_row
 from toolkiln.errors import BackendError
 from toolkiln.execution.executor import Bounds, ExecutionOutcome, Invocation
 from toolkiln.execution.probe import run_examples, run_probe
@@ -102,88 +103,86 @@ async def test_nothing_is_run_for_no_tools() -> None:
     assert await run_probe(_FakeProcess(), [], None) == []
 
 
-RIGHT = {
-    "a decorator that hides the signature and passes all on": """
-        def plain(function):
-            def inner(*args, **kwargs):
-                return function(*args, **kwargs)
-            return inner
+RIGHT_FUNCTIONS = """
+import asyncio, os, time
+from threading import Thread
+from typing import TYPE_CHECKING, Any, List, TypedDict, Union, Unpack
 
-        @plain
-        def tool(a: int, b: str = "x") -> str: ...
-    """,
-    "names for the type checker only": """
-        from typing import TYPE_CHECKING
-        if TYPE_CHECKING:
-            from decimal import Decimal
+from toolkiln import Context
 
-        def tool(a: "Decimal", b: "list[Decimal]" = ()) -> str: ...
-    """,
-    "defaults that only running shows": """
-        import os, time
-        def tool(at: float = time.time(), home: str = os.environ["HOME"]) -> str: ...
-    """,
-    "orders that python changes": """
-        from typing import List, Union
-        CACHED = List[Union[str, int]]
-        def tool(a: List[Union[int, str]], b: set[str] = {"x", "y", "z", "w"}) -> str: ...
-    """,
-    "a schema by hand that says less": """
-        from toolkiln import tool
-        @tool(parameters={"type": "object", "properties": {"a": {"type": "number"}}})
-        def odd(a: int = 3, b: bool = False) -> int: ...
-    """,
-    "every kind of parameter": """
-        from typing import Any, TypedDict, Unpack
-        class Options(TypedDict, total=False):
-            size: int
-        def tool(first: int, /, *rest: str, ctx: Any = None, **options: Unpack[Options]): ...
-    """,
-    "types without a schema": """
-        from threading import Thread
-        from toolkiln import Context
-        class Odd: ...
-        def tool(ctx: Context, a: Odd, b: Thread | None = None, c: Odd = Odd()) -> str: ...
-    """,
-    "examples that hold": """
-        import asyncio
-        async def tool(a: int) -> int:
-            '''Double.
+if TYPE_CHECKING:
+    from decimal import Decimal
 
-            Examples:
-                >>> asyncio.run(tool(2))
-                4
-                >>> tool(undefined)  # doctest: +SKIP
-                5
-                >>> sorted(["a", "b"])
-                ['a', ...]
-                >>> [][0]
-                Traceback (most recent call last):
-                IndexError: list index out of range
-            '''
-            return a * 2
-    """,
-    "a toolkit whose instance stays": """
-        from toolkiln.define import tool_metadata
-        @tool_metadata(instance="template")
-        class Kit:
-            def __init__(self) -> None:
-                self.count = 0
-            def more(self, by: int = 1) -> int:
-                '''Count on.
+CACHED = List[Union[str, int]]
 
-                Examples:
-                    >>> Kit().more(2)
-                    2
-                '''
-                self.count += by
-                return self.count
-    """,
-}
+class Odd: ...
+
+class Options(TypedDict, total=False):
+    size: int
+
+def _plain(function):
+    def inner(*args, **kwargs):
+        return function(*args, **kwargs)
+    return inner
+
+@_plain
+def hide_the_signature_and_pass_all_on(a: int, b: str = "x") -> str: ...
+
+def name_types_for_the_type_checker_only(a: "Decimal", b: "list[Decimal]" = ()) -> str: ...
+
+def have_defaults_of_this_run(at: float = time.time(), home: str = os.environ["HOME"]) -> str: ...
+
+def have_orders_that_python_changes(
+    a: List[Union[int, str]], b: set[str] = {"x", "y", "z", "w"}
+) -> str: ...
+
+def take_every_kind(first: int, /, *rest: str, ctx: Any = None, **options: Unpack[Options]): ...
+
+def have_types_without_a_schema(
+    ctx: Context, a: Odd, b: Thread | None = None, c: Odd = Odd()
+) -> str: ...
+
+async def have_examples_that_are_right(a: int) -> int:
+    '''Double.
+
+    Examples:
+        >>> asyncio.run(have_examples_that_are_right(2))
+        4
+        >>> tool(undefined)  # doctest: +SKIP
+        5
+        >>> sorted(["a", "b"])
+        ['a', ...]
+        >>> [][0]
+        Traceback (most recent call last):
+        IndexError: list index out of range
+    '''
+    return a * 2
+"""
+RIGHT_MARKED = """
+from toolkiln import tool, tool_metadata
+
+@tool(parameters={"type": "object", "properties": {"a": {"type": "number"}}})
+def say_less_in_a_schema_by_hand(a: int = 3, b: bool = False) -> int: ...
+
+@tool_metadata(instance="template")
+class KitWhoseInstanceStays:
+    def __init__(self) -> None:
+        self.count = 0
+    def more(self, by: int = 1) -> int:
+        '''Count on.
+
+        Examples:
+            >>> KitWhoseInstanceStays().more(2)
+            2
+        '''
+        self.count += by
+        return self.count
+"""
 
 
-@pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
-async def test_what_is_right_is_not_reported(sandbox: Sandbox, text: str) -> None:
+@each_row("text, tools", [(RIGHT_FUNCTIONS, 7), (RIGHT_MARKED, 2)])
+async def test_what_is_right_is_not_reported(sandbox: Sandbox, text: str, tools: int) -> None:
+    assert len(admitted(text)) == tools
     assert await found(sandbox, text) == []
 
 
@@ -303,50 +302,48 @@ async def test_unseen_characters_are_spelled_out_and_long_texts_cut(sandbox: San
 # Schemas
 
 
-@pytest.mark.parametrize(
-    ("text", "reported"),
-    [
-        (
-            "Number = str\nglobals()['Number'] = int\ndef tool(a: Number) -> int: ...",
-            "parameter 'a': string in the schema, integer when imported",
-        ),
-        (
-            "def tool(a: int) -> int: ...\ntool.__defaults__ = (1,)",
-            "parameter 'a': required in the schema, optional when imported",
-        ),
-        (
-            "def tool(a: int = 1) -> int: ...\ntool.__defaults__ = (2,)",
-            "parameter 'a': default 1 in the schema, default 2 when imported",
-        ),
-        (
-            "def other(b: int) -> int: ...\ndef tool(a: int) -> int: ...\n"
-            "globals()['tool'] = other\ndel other",
-            "parameter 'a': missing in the imported function",
-        ),
-        (
-            "def tool(a: int) -> int: ...\nglobals()['tool'] = None",
-            "tool is not a function: TypeError",
-        ),
-        (
-            "def tool(a: int) -> int: ...\ndel globals()['tool']",
-            "tool is not a function: Attribute",
-        ),
-        (
-            "from typing import Annotated\nfrom pydantic import Field\nLEAST = 1\n"
-            "globals()['LEAST'] = 2\n"
-            "def tool(a: list[Annotated[int, Field(ge=LEAST)]]) -> int: ...",
-            "parameter 'a' › items: minimum 1 in the schema, minimum 2 when imported",
-        ),
-    ],
-)
-async def test_a_schema_that_differs_at_run_time_is_reported(
-    sandbox: Sandbox, text: str, reported: str
-) -> None:
-    findings = await found(sandbox, text)
+DIFFERENT = """
+from typing import Annotated
+from pydantic import Field
 
-    first = next(finding for finding in findings if finding.tool == "tool")
-    assert first.rule == "schema-differs"
-    assert first.message.startswith(reported)
+Number = str
+globals()["Number"] = int
+LEAST = 1
+globals()["LEAST"] = 2
+
+def changed_type(a: Number) -> int: ...
+def changed_bound(a: list[Annotated[int, Field(ge=LEAST)]]) -> int: ...
+def new_default(a: int) -> int: ...
+new_default.__defaults__ = (1,)
+def other_default(a: int = 1) -> int: ...
+other_default.__defaults__ = (2,)
+def _other(b: int) -> int: ...
+def replaced(a: int) -> int: ...
+globals()["replaced"] = _other
+def emptied(a: int) -> int: ...
+globals()["emptied"] = None
+def deleted(a: int) -> int: ...
+del globals()["deleted"]
+"""
+
+
+async def test_a_schema_that_differs_at_run_time_is_reported(sandbox: Sandbox) -> None:
+    findings = await found(sandbox, DIFFERENT)
+
+    first = {finding.tool: finding.message for finding in reversed(findings)}
+    assert {finding.rule for finding in findings} == {"schema-differs"}
+    reported = {
+        "changed_type": "parameter 'a': string in the schema, integer when imported",
+        "changed_bound": "parameter 'a' › items: minimum 1 in the schema, minimum 2 when imported",
+        "new_default": "parameter 'a': required in the schema, optional when imported",
+        "other_default": "parameter 'a': default 1 in the schema, default 2 when imported",
+        "replaced": "parameter 'a': missing in the imported function",
+        "emptied": "emptied is not a function: TypeError",
+        "deleted": "deleted is not a function: Attribute",
+    }
+    assert first.keys() == reported.keys()
+    for tool, message in reported.items():
+        assert first[tool].startswith(message)
 
 
 async def test_types_that_end_the_process_are_a_finding(sandbox: Sandbox) -> None:
@@ -394,9 +391,9 @@ async def test_names_and_needs_are_compared_without_pydantic(sandbox: Sandbox, s
 # Examples
 
 
-def with_examples(*lines: str) -> str:
+def with_examples(*lines: str, name: str = "tool") -> str:
     """A tool whose examples begin in line 8."""
-    head = ["import os, sys", "LIMIT = 3", "def tool(a: int) -> int:", "    '''Double."]
+    head = ["import os, sys", "LIMIT = 3", f"def {name}(a: int) -> int:", "    '''Double."]
     head += ["", "    Twice as much.", "    Examples:"]
     body = [f"        {line}" for line in lines]
     return "\n".join([*head, *body, "    '''", "    return a * 2"])
@@ -419,34 +416,45 @@ async def test_of_many_failing_examples_the_first_are_reported(sandbox: Sandbox)
     assert [finding.line for finding in findings] == [8, 10, 12]
 
 
+async def test_examples_that_raise_are_findings(sandbox: Sandbox) -> None:
+    reported = {
+        "double('a', 'b')": "TypeError",
+        "undefined": "NameError: name 'undefined' is not defined",
+        "sys.exit(0)": "SystemExit",
+        "open('/workspace/x', 'w')": "Error",
+        "await double(1)": "SyntaxError",
+        "def broken(:": "SyntaxError",
+    }
+    tools = [
+        with_examples(">>> 1", "1", f">>> {example}", name=f"tool_{number}")
+        for number, example in enumerate(reported)
+    ]
+
+    findings = await found(sandbox, "\n".join(["def double(a): ...", *tools]))
+
+    assert [finding.tool for finding in findings] == [f"tool_{n}" for n in range(len(reported))]
+    for finding, (example, message) in zip(findings, reported.items(), strict=True):
+        assert finding.rule == "example-fails"
+        assert message in finding.message
+        assert ("asyncio.run" in finding.fix) == example.startswith("await")
+
+
 @pytest.mark.parametrize(
     ("example", "reported"),
     [
-        ("tool('a', 'b')", "TypeError"),
-        ("undefined", "NameError: name 'undefined' is not defined"),
-        ("sys.exit(0)", "SystemExit"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
         ("os._exit(0)", "ended without a result"),
         ("__import__('ctypes').string_at(0)", "SIGSEGV"),
         ("while True: print('x' * 1_000_000)", "memory|MemoryError"),
-        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
-        ("open('/workspace/x', 'w')", "Error"),
-        ("await tool(1)", "SyntaxError"),
-        ("def broken(:", "SyntaxError"),
     ],
 )
-async def test_an_example_that_ends_badly_is_a_finding(
+async def test_an_example_that_ends_the_process_is_a_finding(
     sandbox: Sandbox, example: str, reported: str
 ) -> None:
     finding = await only(sandbox, with_examples(">>> tool(1)", "2", f">>> {example}"))
 
     assert (finding.rule, finding.line) == ("example-fails", 10)
     assert any(part in finding.message for part in reported.split("|"))
-
-
-async def test_an_awaiting_example_gets_a_fix_of_its_own(sandbox: Sandbox) -> None:
-    finding = await only(sandbox, with_examples(">>> await tool(1)", "2"))
-
-    assert "asyncio.run" in finding.fix
 
 
 async def test_examples_that_cannot_be_read_are_a_finding(sandbox: Sandbox) -> None:
