@@ -48,11 +48,7 @@ def send_out(ctx: Context) -> str:
 
 @tool
 def report(steps: int, ctx: Context) -> str:
-    """Report progress and write to the log.
-
-    Args:
-        steps: How many times.
-    """
+    """Report progress and write to the log."""
     ctx.log("it begins")
     for step in range(steps):
         ctx.report_progress(step + 1, steps, "step")
@@ -61,11 +57,7 @@ def report(steps: int, ctx: Context) -> str:
 
 @tool
 def last(seconds: float, ctx: Context) -> str:
-    """Take some time.
-
-    Args:
-        seconds: How long.
-    """
+    """Take some time."""
     ctx.report_progress(0, None, "it runs")
     time.sleep(seconds)
     return "lasted"
@@ -73,31 +65,19 @@ def last(seconds: float, ctx: Context) -> str:
 
 @tool(return_char_limit=1000)
 def write_much(characters: int) -> str:
-    """Give a long text.
-
-    Args:
-        characters: How long.
-    """
+    """Give a long text."""
     return "0123456789" * (characters // 10)
 
 
 @tool
 def give_back(value: dict) -> dict:
-    """Give what was given.
-
-    Args:
-        value: Anything.
-    """
+    """Give what was given."""
     return value
 
 
 @tool(needs_approval=True)
 def delete_all(what: str) -> str:
-    """Delete everything of a kind.
-
-    Args:
-        what: Which kind.
-    """
+    """Delete everything of a kind."""
     return f"deleted {what}"
 
 
@@ -109,11 +89,7 @@ def be_hidden() -> str:
 
 @tool
 def add_twice(number: int, ctx: Context) -> int:
-    """Add a number to itself, by way of another tool.
-
-    Args:
-        number: Which one.
-    """
+    """Add a number to itself, by way of another tool."""
     return ctx.call("add", left=number, right=number)
 
 

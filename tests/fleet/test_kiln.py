@@ -11,7 +11,7 @@ from toolkiln.model.call import Status
 from toolkiln.security.authentication import KeyScope
 from toolkiln.security.sessions import LOCAL_OPERATOR
 
-from .servers import Server
+from .servers import Server, running
 
 
 async def double(number: int) -> int:
@@ -28,15 +28,24 @@ def made(server: Server, folder: Path, **settings: object) -> Kiln:
     return Kiln(functions=[double], settings=given)
 
 
-async def test_a_session_of_one_process_is_known_to_another(server: Server, tmp_path: Path) -> None:
-    async with made(server, tmp_path / "a") as one, made(server, tmp_path / "b") as other:
+async def test_sessions_and_rates_are_shared_by_processes(server: Server, tmp_path: Path) -> None:
+    rates = {"double": {"tool": "2/hour"}}
+    async with (
+        made(server, tmp_path / "a", rates=rates) as one,
+        made(server, tmp_path / "b", rates=rates) as other,
+    ):
         token = one.security.sessions.create("ann").token
 
-        before = await other.call("double", {"number": 2}, session=token)
+        results = [
+            await kiln.call("double", {"number": 2}, session=token) for kiln in (other, one, other)
+        ]
         one.security.sessions.end(token)
         after = await one.call("double", {"number": 2}, session=token)
 
-    assert before.value == 4
+    assert [result.value for result in results] == [4, 4, None]
+    assert results[-1].status is Status.DENIED
+    assert results[-1].error is not None
+    assert 0 < (results[-1].error.retry_after or 0) <= 1800
     assert (after.status, after.error and after.error.code) == (Status.DENIED, "no_session")
 
 
@@ -55,24 +64,9 @@ async def test_a_revoked_key_ends_its_sessions(server: Server, tmp_path: Path) -
     assert after.status is Status.DENIED
 
 
-async def test_a_rate_is_shared_by_all_processes(server: Server, tmp_path: Path) -> None:
-    rates = {"double": {"tool": "2/hour"}}
-    async with (
-        made(server, tmp_path / "a", rates=rates) as one,
-        made(server, tmp_path / "b", rates=rates) as other,
-    ):
-        results = [await kiln.call("double", {"number": 2}) for kiln in (one, other, one)]
-
-    assert [result.status for result in results] == [Status.OK, Status.OK, Status.DENIED]
-    assert results[-1].error is not None
-    assert 0 < (results[-1].error.retry_after or 0) <= 1800
-
-
 async def test_a_server_that_is_gone_refuses_calls_of_sessions(
     folder: Path, tmp_path: Path
 ) -> None:
-    from .servers import running
-
     with running(folder) as server:
         kiln = made(server, tmp_path)
         token = kiln.security.sessions.create("ann").token

@@ -13,6 +13,7 @@ from toolkiln.fleet import keys, wire
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import (
     Accepted,
+    Admission,
     AlreadyRunning,
     CallState,
     ControlMessage,
@@ -83,6 +84,39 @@ async def test_a_repeated_call_runs_once_and_both_callers_get_the_reply(
     for name in ("c1", "c2"):
         assert await own.told(name) == [CallReply("r", "result", b"\x01")]
     assert behind.xlen(STREAM) == 0
+
+
+@each_row(
+    "end, remember, again",
+    [
+        ("", True, Finished(CallReply("r", "result", b"\x01"))),
+        ("", False, Finished(None)),
+        ("lost", True, Finished(CallReply("r", "end", b"lost"))),
+        ("stale", True, Accepted()),
+    ],
+)
+async def test_the_end_of_a_call_decides_what_its_id_gives(
+    own: Desk, behind: Any, end: str, remember: bool, again: Admission
+) -> None:
+    behind.flushall()
+    await own.queue.enqueue(call("r", {"a": 1, "b": 2}, remember=remember))
+    [taken] = await own.take()
+
+    await own.queue.finish(Ending(taken, "end", end.encode()) if end else result(taken))
+
+    assert await own.queue.enqueue(call("r", {"b": 2, "a": 1}, remember=remember)) == again
+
+
+async def test_what_no_worker_took_is_withdrawn_and_its_id_free_again(own: Desk) -> None:
+    await own.queue.enqueue(call("r1", remember=True))
+    await own.queue.enqueue(call("r2", remember=True))
+    await own.take(count=1)
+
+    withdrawn = [await own.queue.withdraw(record, "no_worker") for record in ("r1", "r2", "r3")]
+
+    assert withdrawn == [False, True, False]
+    assert await own.told("c1") == [CallReply("r2", "end", b"no_worker")]
+    assert await own.queue.enqueue(call("r2", remember=True)) == Accepted()
 
 
 async def test_an_id_with_another_call_is_a_conflict(own: Desk) -> None:

@@ -28,7 +28,7 @@ REMEMBERED = {"r0", "r1"}
 records = st.sampled_from(["r0", "r1", "r2"])
 callers = st.sampled_from(["c1", "c2"])
 consumers = st.sampled_from(["w1", "w2", "w3"])
-# Which of the deliveries that anybody ever had, counted from the last.
+# Which of all deliveries so far, counted from the last.
 ages = st.integers(0, 5)
 steps = st.one_of(
     st.tuples(st.just("enqueue"), records, callers, st.integers(0, 1)),
@@ -135,8 +135,8 @@ async def take_step(
             assert await queue.withdraw(record, "no_worker") == waits
             if waits:
                 model.cancel(record, "no_worker")
-        case (str(act), int(age), *rest) if age < len(seen):
-            await take_over(own, model, seen[-1 - age], act, rest)
+        case (str(act), int(age), *rest) if seen:
+            await take_over(own, model, seen[-1 - age % len(seen)], act, rest)
 
 
 async def take_over(
