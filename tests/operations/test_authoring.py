@@ -301,26 +301,23 @@ async def test_rule_that_the_operator_refuses_counts_like_an_error(forge: Forge)
     assert "undescribed-parameter" in [problem.rule for problem in lenient.warnings]
 
 
-async def test_existing_file_is_replaced_only_on_request(forge: Forge) -> None:
+async def test_existing_file_is_replaced_only_on_request_and_with_an_intact_manifest(
+    forge: Forge,
+) -> None:
     forge.put(f"{NAME}.py", SECOND)
     kiln = forge.kiln()
 
-    refused = await write(kiln, FIRST)
+    unasked = await write(kiln, FIRST)
     replaced = await write(kiln, FIRST, overwrite=True)
-
-    assert "overwrite=true" in refused.error
-    assert replaced.success
-    assert forge.served() == {NAME: FIRST}
-
-
-async def test_tampered_manifest_refuses_every_writing(forge: Forge) -> None:
-    await write(forge.kiln(), FIRST)
+    served = forge.served()
     manifest = forge.tools / "_manifest.json"
     manifest.write_text(manifest.read_text().replace("ann", "eve"))
+    tampered = await write(forge.kiln(), SECOND, overwrite=True)
 
-    written = await write(forge.kiln(), SECOND, overwrite=True)
-
-    assert "was changed since Toolkiln wrote it" in written.error
+    assert "overwrite=true" in unasked.error
+    assert replaced.success
+    assert served == {NAME: FIRST}
+    assert "was changed since Toolkiln wrote it" in tampered.error
     assert forge.files() == {f"{NAME}.py": FIRST.encode()}
 
 

@@ -125,22 +125,28 @@ async def test_a_data_file_that_comes_goes_or_changes_is_a_change_of_the_tool_an
     assert await value(after, "data/euro.json") == read_only(EURO)
 
 
-async def test_rolling_back_serves_the_earlier_data_again(forge: Forge) -> None:
+async def test_rolling_back_serves_the_earlier_data_again_even_of_a_removed_tool(
+    forge: Forge,
+) -> None:
     kiln = admitted(filled(forge))
     (forge.tools / "logo.bin").write_bytes(b"\x00other")
     forge.put("data/yen.json", "2")
     admit(kiln, "rates.py")
+    admissions, by = kiln.services.admissions, AdmissionDecision("ann", unsandboxed=True)
 
     changed = await value(kiln, "logo.bin")
-    diff = kiln.services.admissions.diff("rates", "1", "2")
-    kiln.services.admissions.rollback("rates", "1", AdmissionDecision("ann", unsandboxed=True))
+    diff = admissions.diff("rates", "1", "2")
+    admissions.rollback("rates", "1", by)
     back, gone = await value(kiln, "logo.bin"), await value(kiln, "data/yen.json")
+    admissions.remove("rates", "ann")
+    (forge.tools / "logo.bin").unlink()
+    admissions.rollback("rates", "1", by)
 
     assert changed == read_only(b"\x00other")
     assert "diff a/logo.bin b/logo.bin" in diff
     assert f"{len(BINARY):,} bytes → 6 bytes" in diff
     assert "+++ b/data/yen.json" in diff
-    assert back == read_only(BINARY)
+    assert back == await value(kiln, "logo.bin") == read_only(BINARY)
     assert gone == "FileNotFoundError"
 
 
@@ -190,16 +196,6 @@ async def test_an_agent_can_declare_files_of_the_folder_and_no_others(forge: For
         "missing-file",
     }
     assert written["success"], written
-    assert await value(kiln, "logo.bin") == read_only(BINARY)
-
-
-async def test_a_removed_tool_comes_back_with_its_data(forge: Forge) -> None:
-    kiln = admitted(filled(forge))
-
-    kiln.services.admissions.remove("rates", "ann")
-    (forge.tools / "logo.bin").unlink()
-    kiln.services.admissions.rollback("rates", "1", AdmissionDecision("ann"))
-
     assert await value(kiln, "logo.bin") == read_only(BINARY)
 
 

@@ -143,22 +143,18 @@ async def test_a_rollback_brings_the_grants_back_with_the_reviewed_version(forge
     assert (await kiln.call("mail")).value == "sent"
 
 
-async def test_writing_the_reviewed_version_again_takes_nothing_from_it(forge: Forge) -> None:
+async def test_only_the_reviewed_version_keeps_its_grants_when_it_is_written_again(
+    forge: Forge,
+) -> None:
     kiln = office(forge)
-
     await overwrite(kiln, writer(kiln), OFFICE)
-
-    assert grant(kiln) == MAIL
-
-
-async def test_an_older_version_written_again_is_not_reviewed(forge: Forge) -> None:
-    kiln = office(forge)
+    of_reviewed = grant(kiln)
     forge.put("office.py", OFFICE.replace('"sent"', '"sent again"'))
     admit(kiln, "office.py")
 
     await overwrite(kiln, writer(kiln), OFFICE)
 
-    assert grant(kiln) == Grant()
+    assert (of_reviewed, grant(kiln)) == (MAIL, Grant())
 
 
 async def test_a_person_without_admin_decides_without_grants(forge: Forge) -> None:
@@ -203,16 +199,22 @@ async def test_a_new_tool_does_not_get_the_grants_that_wait_for_its_name(forge: 
     assert [grant(kiln, name) for name in TOOLS] == [Grant()] * 4
 
 
-async def test_dev_grants_nothing_to_a_file_that_an_agent_wrote(forge: Forge) -> None:
+async def test_dev_grants_what_the_operator_edits_and_nothing_that_an_agent_wrote(
+    forge: Forge,
+) -> None:
     kiln = office(forge, dev=True)
+    forge.put("office.py", OFFICE.replace('"sent"', '"sent again"'))
+    kiln.catalog.refresh()
+    own, sent = grant(kiln), await kiln.call("mail")
+
     await overwrite(kiln, writer(kiln))
     written = grant(kiln)
-
     forge.put("office.py", THEFT + "\n# edited by hand\n")
     kiln.catalog.refresh()
     edited = grant(kiln)
     admit(kiln, "office.py")
 
+    assert (own, sent.value) == (MAIL, "sent again")
     assert (written, edited) == (Grant(), Grant())
     assert grant(kiln) == MAIL
 
@@ -239,18 +241,6 @@ async def test_dev_grants_nothing_to_a_tool_whose_helper_an_agent_wrote(forge: F
     assert reply["success"], reply
     assert (before, during) == (MAIL, Grant())
     assert grant(kiln) == before
-
-
-async def test_dev_grants_what_the_operator_edits(forge: Forge) -> None:
-    kiln = office(forge, dev=True)
-
-    forge.put("office.py", OFFICE.replace('"sent"', '"sent again"'))
-    kiln.catalog.refresh()
-
-    assert (grant(kiln), (await kiln.call("mail")).value) == (
-        MAIL,
-        "sent again",
-    )
 
 
 async def test_entries_of_old_releases_keep_grants_unless_an_agent_made_them(forge: Forge) -> None:

@@ -162,14 +162,6 @@ async def test_function_that_runs_out_of_something_hit_no_limit_of_ours() -> Non
     assert [code(result) for result in results] == [(Status.FAILED, "exception")] * 4
 
 
-async def test_closing_twice_or_unused_does_no_harm(tmp_path: Path) -> None:
-    kiln = make(tmp_path)
-    await kiln.close()
-    await kiln.call("add", {"left": 1})
-    await kiln.close()
-    await kiln.close()
-
-
 def test_function_that_is_no_tool_is_refused() -> None:
     with pytest.raises(InputError, match="does not declare it as a tool"):
         assert Kiln(functions=[lambda: None]).specs()

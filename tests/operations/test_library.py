@@ -175,8 +175,11 @@ async def test_endpoint_that_makes_no_sense_does_not_undo_what_is_written(forge:
     assert "the embeddings endpoint" in result.error.message
 
 
-async def test_a_saved_index_that_is_damaged_or_out_of_date_is_made_anew(forge: Forge) -> None:
-    many = "".join(tool(f"wash_{n}", f"Wash dish number {n}.") for n in range(250))
+async def test_a_saved_index_that_is_damaged_or_out_of_date_is_made_anew(
+    forge: Forge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "_FEWEST_CHANGES", 20)
+    many = "".join(tool(f"wash_{n}", f"Wash dish number {n}.") for n in range(25))
     kiln = forge.kiln()
     await write(kiln, many + tool("bake_bread", KITCHEN["bake_bread"]), "many")
     whole = found(kiln, "loaf from the oven")

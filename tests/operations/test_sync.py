@@ -105,7 +105,7 @@ def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
 
 @pytest.fixture(scope="class")
 def kiln(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kiln]:
-    functions = [double, add_twice, interrupt, tell_language, tell_thread]
+    functions: list[Callable[..., Any]] = [double, add_twice, interrupt, tell_language, tell_thread]
     with make(tmp_path_factory.mktemp("threads"), functions) as kiln:
         KILN.append(kiln)
         yield kiln

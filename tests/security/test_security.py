@@ -140,8 +140,13 @@ async def test_calls_that_come_faster_than_they_are_recorded_wait_and_are_not_re
 ) -> None:
     waits: list[AuditWriter] = []
     flush = AuditWriter.flush
+
+    def wait(writer: AuditWriter) -> None:
+        waits.append(writer)
+        flush(writer)
+
     monkeypatch.setattr("toolkiln.security.audit._BUSY_QUEUE", 2)
-    monkeypatch.setattr(AuditWriter, "flush", lambda self: waits.append(self) or flush(self))
+    monkeypatch.setattr(AuditWriter, "flush", wait)
 
     async with made(tmp_path) as kiln:
         results = [await kiln.call("double", {"number": 1}) for _ in range(200)]
