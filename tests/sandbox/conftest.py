@@ -9,7 +9,8 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 import pytest_asyncio
 
 from execution import conftest as execution_conftest
+from sandbox.network.loopback import on_loopback
 from toolkiln.config import Settings
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Result, Status
@@ -26,6 +28,7 @@ from toolkiln.sandbox.bubblewrap import PACKAGE, Interpreter, find_cgroup, inter
 from toolkiln.sandbox.executor import SandboxExecutor
 from toolkiln.sandbox.launchers import ProcessLauncher
 from toolkiln.sandbox.network.access import Networks
+from toolkiln.sandbox.network.proxy import Resolve
 
 ATTACKS = Path(__file__).with_name("attacks")
 TRYING = (ATTACKS / "trying.py").read_text("utf-8")
@@ -108,6 +111,24 @@ def settings(state: Path, mode: str, **further: Any) -> Settings:
         workspace_files=100,
         **further,
     )
+
+
+@asynccontextmanager
+async def kiln_with_network(
+    folder: Path,
+    mode: str,
+    sources: Mapping[str, str],
+    network: Sequence[str],
+    *,
+    resolve: Resolve = on_loopback,
+    **options: Any,
+) -> AsyncIterator[Kiln]:
+    """A Kiln whose tools may reach these hosts, all of them on this machine."""
+    execution_conftest.write(folder / "tools", sources)
+    usual = {"grants": {"*": {"network": network}}, "private_networks": ("127.0.0.0/8",)}
+    given = settings(folder / f"state-{mode}", mode, **{**usual, **options})
+    async with Kiln(folder / "tools", settings=given, resolve_host=resolve, dev=True) as kiln:
+        yield kiln
 
 
 @pytest.fixture(scope="session")

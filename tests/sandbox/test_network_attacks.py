@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from sandbox.network.loopback import on_loopback
 from tables import each_row
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Event, Result, Status
 
-from .conftest import BOUND, TRYING, settings, skip_without
+from .conftest import BOUND, TRYING, kiln_with_network, skip_without
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -183,22 +182,14 @@ async def networked(
     by_path = await asyncio.start_unix_server(serve, path)
     path.chmod(0o777)
     by_name = await asyncio.start_unix_server(serve, abstract)
-    tools = folder / "tools"
-    tools.mkdir()
-    for name, source in (("net.py", TOOLS), ("warm.py", WARM), ("trying.py", TRYING)):
-        (tools / name).write_text(source.replace("PORT", str(port)))
+    sources = {"net.py": TOOLS, "warm.py": WARM, "trying.py": TRYING}
+    ported = {name: source.replace("PORT", str(port)) for name, source in sources.items()}
     network = [f"granted.example:{port}", f"*.wild.example:{port}"]
-    given = settings(
-        folder / "state", request.param,
-        grants={"*": {"network": network}, "unsandboxed": {"network": network, "sandbox": False}},
-        private_networks=("127.0.0.1/32",),
-    )  # fmt: skip
-    async with (
-        web,
-        by_path,
-        by_name,
-        Kiln(tools, settings=given, resolve_host=on_loopback, dev=True) as kiln,
-    ):
+    grants = {"*": {"network": network}, "unsandboxed": {"network": network, "sandbox": False}}
+    opened = kiln_with_network(
+        folder, request.param, ported, network, grants=grants, private_networks=("127.0.0.1/32",)
+    )
+    async with web, by_path, by_name, opened as kiln:
         await skip_without(kiln, request.param, "families_without")
         yield Networked(kiln, port, path, abstract, reached)
 

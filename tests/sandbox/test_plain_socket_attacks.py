@@ -15,7 +15,7 @@ from tables import each_row
 from toolkiln.kiln import Kiln
 from toolkiln.sandbox.network.addresses import Address
 
-from .conftest import TRYING, settings, skip_without
+from .conftest import TRYING, kiln_with_network, skip_without
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -200,15 +200,16 @@ async def attacked(
         return [ip_address("127.0.0.1" if host == "granted.example" else "169.254.169.254")]
 
     async with server(record) as port:
-        (folder / "tools").mkdir()
-        (folder / "tools" / "attack.py").write_text(TOOLS.replace("@PORT@", str(port)))
-        (folder / "tools" / "trying.py").write_text(TRYING)
-        given = settings(
-            folder / "state", request.param,
-            grants={"*": {"network": [f"granted.example:{port}", "low.example"]}},
-            private_networks=("127.0.0.1/32",), limits={"timeout": 120},
-        )  # fmt: skip
-        async with Kiln(folder / "tools", settings=given, resolve_host=resolve, dev=True) as kiln:
+        sources = {"attack.py": TOOLS.replace("@PORT@", str(port)), "trying.py": TRYING}
+        async with kiln_with_network(
+            folder,
+            request.param,
+            sources,
+            [f"granted.example:{port}", "low.example"],
+            resolve=resolve,
+            private_networks=("127.0.0.1/32",),
+            limits={"timeout": 120},
+        ) as kiln:
             await skip_without(kiln, request.param, "sockets")
             yield Attacked(kiln, port, heard, looked_up, at_once)
 

@@ -14,7 +14,7 @@ from toolkiln.model.call import Status
 from toolkiln.sandbox import sandbox
 from toolkiln.sandbox.bubblewrap import find_bwrap, interpreter
 
-from .conftest import BOUND, call_as_user, is_reachable, replace_interpreter, settings
+from .conftest import BOUND, call_as_user, is_reachable, kiln_with_network, replace_interpreter
 from .services import web
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -79,12 +79,8 @@ async def test_doctor_reports_low_ports_that_plain_sockets_cannot_reach(tmp_path
 async def test_a_failed_call_names_hosts_that_only_the_proxy_reaches(tmp_path: Path) -> None:
     async with server(echo) as port, server(web) as web_port:
         hosts = ["a.internal", f"a.internal:{port}", f"a.internal:{web_port}", "localhost:80"]
-        given = settings(
-            tmp_path / "state", "B",
-            grants={"*": {"network": hosts}}, private_networks=("127.0.0.0/8",),
-        )  # fmt: skip
-        tools = write_client(tmp_path, *hosts)
-        async with Kiln(tools, settings=given, resolve_host=on_loopback, dev=True) as kiln:
+        sources = {"client.py": CLIENT.format(network=hosts, imports="")}
+        async with kiln_with_network(tmp_path, "B", sources, hosts) as kiln:
             high = await kiln.call("say", {"host": "a.internal", "port": port})
             low = await kiln.call("say", {"host": "a.internal", "port": 443})
             proxied = await kiln.call("fetch", {"url": f"http://a.internal:{web_port}/x"})
@@ -102,10 +98,10 @@ async def test_a_failed_call_names_hosts_that_only_the_proxy_reaches(tmp_path: P
 async def test_mode_c_refuses_a_tool_with_network_access_with_a_hint(
     tmp_path: Path,
 ) -> None:
-    given = settings(tmp_path / "state", "C", grants={"*": {"network": ["a.internal"]}})
-    async with Kiln(write_client(tmp_path, "a.internal"), settings=given, dev=True) as kiln:
+    sources = {"client.py": CLIENT.format(network=["a.internal"], imports="")}
+    async with kiln_with_network(tmp_path, "C", sources, ["a.internal"]) as kiln:
         if not is_reachable(interpreter()):
-            await replace_interpreter(kiln, tmp_path / "state")
+            await replace_interpreter(kiln, kiln.settings.state)
         result = await kiln.call("say", {"host": "a.internal", "port": 443})
 
     assert result.status is Status.UNAVAILABLE
