@@ -92,14 +92,6 @@ def test_a_reading_is_unpacked_when_it_is_needed(
     assert unpacked == ["a.py"]
 
 
-def test_reading_that_is_damaged_is_taken_from_the_bytes(folder: Path, file: Path) -> None:
-    read_all(folder, file)
-    with closing(sqlite3.connect(file)) as database, database:
-        database.execute("UPDATE readings SET reading = ?", (b'{"path": 1',))
-
-    assert read_all(folder, file) == anew(folder)
-
-
 def test_examples_are_the_same_from_the_cache(tmp_path: Path, readings: list[str]) -> None:
     folder = shutil.copytree(EXAMPLES, tmp_path / "tools")
     first = read_all(folder, tmp_path / "cache.db")
@@ -190,6 +182,7 @@ def execute(statement: str, file: Path) -> None:
         partial(execute, "DROP TABLE readings"),
         partial(execute, "UPDATE readings SET reading = '{\"path\": 5}'"),
         partial(execute, "UPDATE readings SET reading = NULL"),
+        partial(execute, "UPDATE readings SET reading = CAST('{\"path\": 1' AS BLOB)"),
     ],
 )
 def test_damaged_cache_is_read_past_and_mended(

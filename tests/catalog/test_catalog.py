@@ -132,7 +132,8 @@ def test_running_catalog_needs_no_store_for_what_it_serves(shop: Workshop) -> No
 
 def test_files_of_any_name_are_admitted_changed_and_rolled_back(shop: Workshop) -> None:
     names = ["with space.py", "größe.py", "雪.py", "a\nb.py", "quo'te\".py", "n" * 252 + ".py",
-             "-x.py", "a;rm -rf.py", "%41.py", "sub dir/deep/ü.py"]  # fmt: skip
+             "\N{SNOWMAN}" * 84 + ".py", "-x.py", "a;rm -rf.py", "%41.py",
+             "sub dir/deep/ü.py"]  # fmt: skip
     files = {f"t{number}": name for number, name in enumerate(names)}
     for value in (1, 2):
         for tool_name, file in files.items():

@@ -194,7 +194,7 @@ def test_what_is_no_switch_is_refused_and_changes_nothing(
     assert offered(shop.catalog()) == {*ALL, "single"}
 
 
-def test_switch_applies_to_another_catalog_of_the_folder_at_once(
+def test_switch_applies_to_another_catalog_at_once_and_survives_the_next_version(
     shop: Workshop, admissions: Admissions
 ) -> None:
     other = shop.catalog()
@@ -202,16 +202,9 @@ def test_switch_applies_to_another_catalog_of_the_folder_at_once(
 
     admissions.switch("single", False)
     other.refresh([shop.tools / MANIFEST])
-
-    assert "single" in before.tools
-    assert "single" not in other.snapshot.tools
-    assert "single" in other.snapshot.served
-
-
-def test_switch_survives_the_next_version_of_the_file(
-    shop: Workshop, admissions: Admissions
-) -> None:
-    admissions.switch("single", False)
     shop.add("single.py", tool("single", 2))
 
     assert "single" not in shop.served()
+    assert "single" in before.tools
+    assert "single" not in other.snapshot.tools
+    assert "single" in other.snapshot.served

@@ -240,15 +240,6 @@ def test_folder_is_not_replaced_by_a_file(tmp_path: Path) -> None:
     assert state(folder) == {MANIFEST: MANIFESTS[0]}
 
 
-@each_row("name", ["n" * 252 + ".py", "\N{SNOWMAN}" * 84 + ".py", "a b/ü\n.py"])
-def test_file_of_any_name_is_installed(tmp_path: Path, name: str) -> None:
-    folder = folder_with(tmp_path, None)
-
-    commit(folder, MANIFESTS[1], Installation(name, AFTER))
-
-    assert state(folder) == {name: AFTER, MANIFEST: MANIFESTS[1]}
-
-
 @each_row("work, least", [(install, 8), (remove, 4)])
 def test_file_edited_between_death_and_recovery_is_left_alone(
     tmp_path: Path, work: Callable[[Path], None], least: int
