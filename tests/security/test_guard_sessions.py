@@ -296,6 +296,19 @@ async def test_call_that_runs_goes_on_when_its_session_merely_expires(kiln: Kiln
         assert code(await kiln.call(name, given, session=opened.token)) == DENIED
 
 
+async def test_sessions_of_one_user_do_not_share_what_is_kept_with_another(kiln: Kiln) -> None:
+    ann, bob, same = (open_session(kiln, name) for name in ("ann", "bob", "ann"))
+
+    results = [
+        await kiln.call("tell", session=session, call_id="shared id")
+        for session in (ann, bob, same)
+    ]
+
+    assert [result.value["user"] for result in results] == ["ann", "bob", "ann"]
+    assert RAN == ["ann", "bob"]
+    assert "shared id" not in {t.id for t in await kiln.tasks.list(open_session(kiln, "eve"))}
+
+
 @each_row(
     "user, identity",
     [
