@@ -9,7 +9,7 @@ NAME = Form("Who are you?", {"name": str, "age": {"type": "integer", "default": 
 
 @tool
 def introduce(ctx: Context) -> dict[str, Any]:
-    """Ask who someone is."""
+    """Ask for a name and an age."""
     given = ctx.ask(NAME)
     return {"action": given.action, "values": dict(given.values)}
 

@@ -139,17 +139,17 @@ async def test_a_tool_knows_what_can_be_asked(kiln: Kiln) -> None:
 
 
 async def test_without_a_person_to_ask_the_tool_gets_an_error(kiln: Kiln) -> None:
-    async def nobody(_: tuple[Question, ...]) -> Sequence[Reply]:
-        raise Unanswered("nobody is at home")
+    async def absent(_: tuple[Question, ...]) -> Sequence[Reply]:
+        raise Unanswered("the caller is away")
 
     alone = await kiln.call("insist")
-    away = await kiln.call("insist", ask=nobody)
+    away = await kiln.call("insist", ask=absent)
 
     assert alone.error is not None
     assert (alone.status, alone.error.type) == (Status.FAILED, "NotAnswered")
     assert "the caller cannot be asked" in alone.error.message
     assert away.error is not None
-    assert away.error.message == "nobody is at home"
+    assert away.error.message == "the caller is away"
 
 
 async def test_a_fault_of_the_surface_is_not_the_tools(kiln: Kiln) -> None:
@@ -251,12 +251,12 @@ async def test_a_warm_worker_asks_the_caller_of_each_call(tmp_path: Path) -> Non
         first, person = Person(), Person(FormAnswer(action="decline"))
         together = await kiln.call("consult", ask=first)
         declined = await kiln.call("introduce", ask=person)
-        nobody = await kiln.call("insist")
+        alone = await kiln.call("insist")
 
     assert together.value == [True, "hello", ["file:///x"]]
     assert declined.value == {"action": "decline", "values": {}}
     assert (len(first.asked), len(person.asked)) == (1, 1)
-    assert code(nobody) == (Status.FAILED, "tool_error")
+    assert code(alone) == (Status.FAILED, "tool_error")
 
 
 @each_row("what", BAD)

@@ -252,19 +252,6 @@ async def test_every_dialect_runs_with_its_helpers_and_context(
     assert (result.error, result.value) == (None, value)
 
 
-@each_row(
-    "name, arguments, stdout",
-    [
-        ("later", {"word": "yes"}, "yes"),
-        ("keywords", {"b": 2, "a": 1}, "[('a', 1), ('b', 2)]"),
-    ],
-)
-async def test_base_tool_may_be_async_or_take_keywords(
-    kiln: Kiln, name: str, arguments: dict[str, Any], stdout: str
-) -> None:
-    assert (await kiln.call(name, arguments)).value["stdout"] == stdout
-
-
 async def test_error_in_a_helper_names_the_line_of_the_tool_itself(kiln: Kiln) -> None:
     result = await kiln.call("fail_in_helper", {})
 
@@ -273,13 +260,21 @@ async def test_error_in_a_helper_names_the_line_of_the_tool_itself(kiln: Kiln) -
     assert "inside" in result.error.message  # `dev` shows it
 
 
-async def test_base_tool_gives_its_streams(kiln: Kiln) -> None:
-    result = await kiln.call("shell", {"command": "ls"})
+@each_row(
+    "name, arguments, value, text",
+    [
+        ("shell", {"command": "ls"}, "ran ls 1", "ran ls 1\nstderr: warned"),
+        ("later", {"word": "yes"}, "yes", "yes"),
+        ("keywords", {"b": 2, "a": 1}, "[('a', 1), ('b', 2)]", "[('a', 1), ('b', 2)]"),
+    ],
+)
+async def test_base_tool_gives_its_streams_and_may_be_async_or_take_keywords(
+    kiln: Kiln, name: str, arguments: dict[str, Any], value: str, text: str
+) -> None:
+    result = await kiln.call(name, arguments)
 
     assert result.status is Status.OK
-    assert result.value["stdout"] == "ran ls 1"
-    assert "ran ls 1" in result.text
-    assert "warned" in result.text
+    assert (result.value["stdout"], result.text) == (value, text)
 
 
 async def test_base_tool_that_is_not_ok_has_failed(kiln: Kiln) -> None:

@@ -336,7 +336,7 @@ async def test_a_tool_that_is_not_parallel_runs_beside_no_other_of_its_batch(kil
 async def test_batch_with_bad_calls_gives_every_result_in_its_place(kiln: Kiln) -> None:
     calls = [
         Call(tool="add", arguments={"left": 1}),
-        Call(tool="nobody"),
+        Call(tool="unknown"),
         Call(tool="add", arguments={"left": None}),
         Call(tool="reach_out", arguments={}),
         Call(tool="refuse", arguments={}),
@@ -404,7 +404,7 @@ async def test_output_is_kept_when_the_tool_fails(kiln: Kiln) -> None:
     "name, arguments, excerpt, retryable",
     [
         ("refuse", {}, "refuse: not today", True),
-        ("nobody", {}, "nobody: there is no tool named 'nobody'", False),
+        ("unknown", {}, "unknown: there is no tool named 'unknown'", False),
         ("add", {"left": "x"}, "add: ", False),
         ("reach_out", {}, "reach_out requests access to api.test", False),
         ("print_and_fail", {}, "print_and_fail: ValueError in line ", False),
@@ -483,7 +483,7 @@ async def test_observers_get_every_call_and_how_it_ended(kiln: Kiln) -> None:
 
     unsubscribe = kiln.engine.events.subscribe(observer)
     await kiln.call("sum_up", {"numbers": [1]})
-    await kiln.call("nobody")
+    await kiln.call("unknown")
     heart = space(kiln, "heard") / "heart"
     session = local_session(kiln, workspace="heard")
     calling = asyncio.create_task(kiln.call("beat", {}, session=session))
@@ -499,7 +499,7 @@ async def test_observers_get_every_call_and_how_it_ended(kiln: Kiln) -> None:
     assert ended == [
         ("add", "add", Status.OK),
         ("sum_up", "sum_up", Status.OK),
-        ("nobody", None, Status.INVALID),
+        ("unknown", None, Status.INVALID),
         ("beat", "beat", None),
     ]
 

@@ -122,7 +122,7 @@ async def test_call_of_a_killed_process_runs_again_and_says_so(
 
     here = asyncio.create_task(counting.call("count", arguments, call_id="one"))
     await asyncio.sleep(0.1)
-    assert runs(counting) == 1  # the lease still holds
+    assert runs(counting) == 1  # its lease has not run out
     (space(counting) / "gate").touch()
     change_calls(tmp_path / "state", "UPDATE {} SET leased_until = 1")
     async with asyncio.timeout(SOON):

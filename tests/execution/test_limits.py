@@ -136,7 +136,7 @@ async def test_callers_patience_shortens_the_timeout_and_output_is_kept(kiln: Ki
     assert result.stdout == "going to sleep\n"
 
 
-async def test_declared_limits_hold_inside(kiln: Kiln) -> None:
+async def test_declared_limits_apply_inside(kiln: Kiln) -> None:
     asked = (await kiln.call("tell_limits", {})).value
     usual = (await kiln.call("tell_usual_limits", {})).value
 

@@ -29,7 +29,7 @@ def spec(limit: int = 50_000, **fields: Any) -> ToolSpec:
 
 def tool_result(stdout: str = "", stderr: str = "", *, ok: bool = True) -> ExecutionOutcome:
     outcome = ExecutionOutcome(is_tool_result=True)
-    outcome.value = {"ok": ok, "stdout": stdout, "stderr": stderr, "meta": {"seen": "by nobody"}}
+    outcome.value = {"ok": ok, "stdout": stdout, "stderr": stderr, "meta": {"seen": False}}
     if not ok:
         outcome.status = Status.FAILED
         outcome.error = CallError(code="tool_error", message=stderr or stdout or "it failed")
@@ -136,21 +136,13 @@ def test_a_cut_falls_between_two_lines_if_one_ends_nearby() -> None:
     assert set(found[0].split("\n")) | set(found[2].split("\n")) <= set(lines)
 
 
-def test_a_line_without_end_does_not_shorten_what_is_shown() -> None:
-    result = truncate("\n" + "x" * 10_000, 2000)
-
-    assert result.shown > 1950
-
-
 def test_about_two_thirds_of_what_is_kept_is_the_head() -> None:
     found = parts(truncate("x" * 10_000, 3000))
 
     assert found
     assert 1.9 < len(found[0]) / len(found[2]) < 2.1
-
-
-def test_a_limit_too_small_for_a_marker_keeps_the_head() -> None:
-    assert truncate("abcdefghij" * 10, 5) == TruncatedText("abcde", 5, 100)
+    assert truncate("\n" + "x" * 10_000, 2000).shown > 1950  # a line without an end
+    assert truncate("abcdefghij" * 10, 5) == TruncatedText("abcde", 5, 100)  # no marker fits
 
 
 def test_a_result_that_fits_has_nothing_to_page_through() -> None:
@@ -169,26 +161,19 @@ def test_a_result_that_does_not_fit_keeps_its_full_text() -> None:
     assert 49_000 < result.shown < result.total == len(render(value))
 
 
-def test_an_error_is_shown_with_its_hint() -> None:
-    error = CallError(code="tool_error", message="no such city", hint="try 'Oslo'")
+def test_an_error_is_shown_with_its_hint_and_has_a_limit_of_its_own() -> None:
+    short = CallError(code="tool_error", message="no such city", hint="try 'Oslo'")
+    long = CallError(code="tool_error", message="x" * 100_000, hint="try less")
+    large = spec(900_000, output_kind="knowledge")
 
-    result = model_text(ExecutionOutcome(Status.FAILED, error=error), spec())
+    whole = model_text(ExecutionOutcome(Status.FAILED, error=short), spec())
+    cut = model_text(ExecutionOutcome(Status.FAILED, error=long), large)
 
-    assert result.text == "error: no such city\nhint: try 'Oslo'"
-    assert result.full is None
-
-
-def test_a_long_error_has_a_limit_of_its_own_and_keeps_its_hint() -> None:
-    error = CallError(code="tool_error", message="x" * 100_000, hint="try less")
-
-    result = model_text(
-        ExecutionOutcome(Status.FAILED, error=error), spec(900_000, output_kind="knowledge")
-    )
-
-    assert len(result.text) <= 8_000
-    assert result.text.startswith("error: x")
-    assert result.text.endswith("\nhint: try less")
-    assert result.full == "error: " + "x" * 100_000 + "\nhint: try less"
+    assert (whole.text, whole.full) == ("error: no such city\nhint: try 'Oslo'", None)
+    assert len(cut.text) <= 8_000
+    assert cut.text.startswith("error: x")
+    assert cut.text.endswith("\nhint: try less")
+    assert cut.full == "error: " + "x" * 100_000 + "\nhint: try less"
 
 
 @each_row(
@@ -216,11 +201,8 @@ def test_each_stream_has_the_limit_of_its_kind() -> None:
     assert 7_900 < result.text.count("o") <= 8_000
     assert 1_900 < result.text.count("e") <= 2_000 + 10
     assert result.full == "o" * 50_000 + "\nstderr: " + "e" * 50_000
-
-
-def test_a_stream_that_is_cut_is_kept_although_the_whole_would_fit() -> None:
-    result = model_text(tool_result("o" * 3_000), spec(output_kind="file", stdout_kind="status"))
-
+    whole_would_fit = spec(output_kind="file", stdout_kind="status")
+    result = model_text(tool_result("o" * 3_000), whole_would_fit)
     assert len(result.text) <= 2_000
     assert result.full == "o" * 3_000
 

@@ -123,7 +123,7 @@ async def test_task_can_be_asked_for_as_soon_as_its_id_is_known(kiln: Kiln) -> N
 
 
 async def test_refused_call_in_the_background_is_refused_at_once(kiln: Kiln) -> None:
-    for name, arguments in (("work", {"gate": 1, "x": 2}), ("nobody", {})):
+    for name, arguments in (("work", {"gate": 1, "x": 2}), ("unknown", {})):
         result = await kiln.call(name, arguments, background=True)
 
         assert isinstance(result, Result)

@@ -37,7 +37,7 @@ class Bags:
 
 
 class Counting:
-    """An embedder that says what it was asked, and fails on demand."""
+    """An embedder that records what it was asked, and fails on demand."""
 
     def __init__(self, name: str = "counting", dimensions: int = 8) -> None:
         self.name = name

@@ -375,8 +375,8 @@ def test_the_key_is_in_no_error_even_if_the_server_repeats_it(server: Server, st
     with pytest.raises(EmbeddingFailed) as caught:
         endpoint.embed(["text"])
 
-    said = "".join(traceback.format_exception(caught.value)) + str(caught.value.hint)
-    assert KEY not in said + repr(endpoint) + endpoint.name
+    shown = "".join(traceback.format_exception(caught.value)) + str(caught.value.hint)
+    assert KEY not in shown + repr(endpoint) + endpoint.name
 
 
 def test_names_differ_for_models_and_urls() -> None:

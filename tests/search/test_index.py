@@ -225,7 +225,7 @@ def test_filters_apply_before_the_cut() -> None:
     assert keys(answer) == ["weather_499", "last"]
 
 
-def test_a_filter_holds_for_literal_names_too(index: SearchIndex) -> None:
+def test_a_filter_applies_to_literal_names_too(index: SearchIndex) -> None:
     found = keys(index.query("get_weather", 7, lambda key: key != "get_weather"))
 
     assert "get_weather" not in found
@@ -509,9 +509,9 @@ QUERIES = ["weather", "send money", "t1", "rain in the forecast, and then send c
 @st.composite
 def documents(draw: st.DrawFn) -> SearchDocument:
     key = f"t{draw(st.integers(0, 9))}"
-    said = " ".join(draw(st.lists(st.sampled_from(WORDS), max_size=6)))
+    text = " ".join(draw(st.lists(st.sampled_from(WORDS), max_size=6)))
     usages = draw(st.lists(st.sampled_from(WORDS), max_size=4))
-    return SearchDocument(key, {"name": key, "description": said}, tuple(usages))
+    return SearchDocument(key, {"name": key, "description": text}, tuple(usages))
 
 
 steps = st.tuples(

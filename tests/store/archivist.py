@@ -1,9 +1,9 @@
 """A process that uses an archive, for the tests to race and to kill. Not a test itself.
 
-archivist.py PLACE race WHO N      says `waiting`, waits for a line, keeps N versions of one
-                                   file, says their numbers
+archivist.py PLACE race WHO N      prints `waiting`, waits for a line, keeps N versions of one
+                                   file, prints their numbers
 archivist.py PLACE open STATEMENT  opens the store; before the SQL statement that starts like
-                                   this (COMMIT is one, too) it says `halted` and waits until
+                                   this (COMMIT is one, too) prints `halted` and waits until
                                    its input ends
 archivist.py PLACE keep STATEMENT  the same while it keeps a version
 archivist.py PLACE note STATEMENT  the same while it notes a usage

@@ -1,8 +1,8 @@
 """A process that uses a log, for the tests to race and to kill. Not a test itself.
 
-auditor.py PLACE append N      says `waiting`, waits for a line, appends N batches of 5 records
+auditor.py PLACE append N      prints `waiting`, waits for a line, appends N batches of 5 records
 auditor.py PLACE stream        appends batch after batch, saying the number of each once it is in
-auditor.py PLACE fill BYTES    appends until files may not grow beyond BYTES; says the error
+auditor.py PLACE fill BYTES    appends until files may not grow beyond BYTES; prints the error
 """
 
 import resource

@@ -1,9 +1,9 @@
 """A process that uses a store, for the tests to race and to kill. Not a test itself.
 
-claimant.py PLACE open         says `waiting`, waits for a line, opens the store, says `ready`
-claimant.py PLACE hold ID      claims a call, says `claimed`, and never finishes it
+claimant.py PLACE open         prints `waiting`, waits for a line, opens the store, prints `ready`
+claimant.py PLACE hold ID      claims a call, prints `claimed`, and never finishes it
 claimant.py PLACE stream       claims and finishes call after call, saying each id once it is kept
-claimant.py PLACE race IDS N   the same, then N threads claim ids 0…IDS-1; says each id it ran
+claimant.py PLACE race IDS N   the same, then N threads claim ids 0…IDS-1; prints each id it ran
 """
 
 import sys
@@ -17,7 +17,7 @@ from toolkiln.store.store import Store, open_store
 
 
 def run(store: Store, call_id: str, owner: str) -> bool:
-    """Claims and finishes a call; says whether it was ours to run."""
+    """Claim and finish a call; return whether it was ours to run."""
     call = Call(tool="t", id=call_id)
     claim = store.claim(call, caller=Caller(), fingerprint="f", owner=owner, lease_seconds=600)
     if isinstance(claim, Claimed):

@@ -4,12 +4,12 @@ Each prints `waiting`, waits for a line, does its tasks, parted by `then`, and p
 results for each:
 
 guard.py PLACE decide WHO VERDICT ID…  answers these requests with `approve` or `reject`;
-                                       says the ids whose answer counted
-guard.py PLACE use WHO FINGERPRINT ID… uses these approvals; says the ids that it got
-guard.py PLACE take COUNT TRIES        tries to take from two buckets; says how often it could
-guard.py PLACE set WHO TIMES           sets a setting; says the versions that it saw after
+                                       prints the ids whose answer counted
+guard.py PLACE use WHO FINGERPRINT ID… uses these approvals; prints the ids that it got
+guard.py PLACE take COUNT TRIES        tries to take from two buckets; prints how often it could
+guard.py PLACE set WHO TIMES           sets a setting; prints the versions that it saw after
 guard.py PLACE session KEY_ID          makes a session with a key; before it is written, it
-                                       says `halted` and waits until its input ends
+                                       prints `halted` and waits until its input ends
 """
 
 import sys

@@ -306,15 +306,15 @@ def test_processes_that_create_one_log_concurrently_make_one_chain(place: str) -
 def test_a_killed_writer_leaves_whole_batches_and_a_valid_chain(place: str) -> None:
     with running(place, "stream", script="auditor.py") as writer:
         assert writer.stdout
-        said = [int(writer.stdout.readline()) for _ in range(20)]
+        printed = [int(writer.stdout.readline()) for _ in range(20)]
         writer.kill()
-        said += map(int, writer.stdout.read().split())
+        printed += map(int, writer.stdout.read().split())
 
     with closing(open_audit_log(place, KEY)) as log:
         found = log.verify()
         assert found.problems == ()
         assert found.count % 5 == 0
-        assert found.count >= 5 * len(said)
+        assert found.count >= 5 * len(printed)
         log.append([record()])
         assert log.verify().ok
 

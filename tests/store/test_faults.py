@@ -182,10 +182,10 @@ def test_missing_psycopg_is_reported(tmp_path: Path) -> None:
             print(error.message, error.hint)
     """
     command = [sys.executable, "-c", script, str(tmp_path / "works.db")]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    assert "psycopg" in said
-    assert "toolkiln[postgres]" in said
+    assert "psycopg" in printed
+    assert "toolkiln[postgres]" in printed
 
 
 def test_a_link_to_a_file_that_is_not_there_yet_is_followed(tmp_path: Path, opened: Opener) -> None:
@@ -400,7 +400,7 @@ def test_a_full_disk_is_reported_and_survived(tmp_path: Path) -> None:
 
 
 def test_a_read_only_disk_is_reported(tmp_path: Path) -> None:
-    said = in_a_mount(
+    printed = in_a_mount(
         tmp_path,
         SCRIPT
         + """
@@ -412,7 +412,7 @@ def test_a_read_only_disk_is_reported(tmp_path: Path) -> None:
 """,
     ).splitlines()
 
-    assert all("|" in line and not line.endswith("None") for line in said)
-    assert "is not writable" in said[0]
-    assert "Read-only file system" in said[1]
-    assert len(said) == 3
+    assert all("|" in line and not line.endswith("None") for line in printed)
+    assert "is not writable" in printed[0]
+    assert "Read-only file system" in printed[1]
+    assert len(printed) == 3

@@ -285,14 +285,14 @@ def test_no_session_survives_the_key_that_is_revoked_meanwhile(place: str, opene
         assert process.stdout
         process.stdin.write("go\n")
         process.stdin.flush()
-        said = [process.stdout.readline() for _ in range(2)]
+        printed = [process.stdout.readline() for _ in range(2)]
         work: Future[object] = pool.submit(store.keys.revoke, "k0000001")
         if "://" in place:
             wait_until_blocked(place, work)
         process.communicate()
         work.result(timeout=60)
 
-    assert said == ["waiting\n", "halted\n"]
+    assert printed == ["waiting\n", "halted\n"]
     assert process.returncode == 0
     assert store.sessions.get("c" * 64, running=True) is None
 
