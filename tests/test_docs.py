@@ -376,8 +376,8 @@ def test_blocks_about_providers_run_as_they_are(
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "examples" / "tools", "examples/tools")
     environ = {**os.environ, "TOOLKILN_STATE": str(tmp_path / "state")}
-    admit = [preloaded.command(), "admit", "--yes", "--no-probe", "--tools", "examples/tools"]
-    subprocess.run(admit, env=environ, check=True)
+    admit = ["admit", "--yes", "--no-probe", "--tools", "examples/tools"]
+    subprocess.run([preloaded.command(), *admit], env=environ, check=True)
     names: dict[str, object] = {}
 
     for block in _BLOCK.findall(page("providers")):

@@ -199,6 +199,7 @@ async def test_currency_that_needs_the_network_fails_honestly_without_one(
         )
 
     assert result.status is Status.FAILED
+    assert result.error is not None
     assert (result.error.code, result.error.retryable) == ("tool_error", True)
     assert result.error.message == "api.frankfurter.dev does not answer"
     assert asked == [("api.frankfurter.dev", 443)]
@@ -211,6 +212,7 @@ async def test_examples_that_ask_for_a_right_are_denied_without_the_grant(tmp_pa
             result = await kiln.call(name, CALLS[name][0])
 
             assert result.status is Status.DENIED
+            assert result.error is not None
             assert f"[grants.{name}]" in str(result.error.hint)
 
 

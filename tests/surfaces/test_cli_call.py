@@ -236,18 +236,15 @@ class TestArguments:
 
 
 class TestResults:
-    def test_what_a_tool_gives_goes_to_stdout_and_what_it_prints_to_stderr(
+    def test_results_go_to_stdout_and_prints_to_stderr_unless_json_has_both(
         self, shell: Shell
     ) -> None:
         done = shell.run("call", "long", "seconds=0")
+        as_json = shell.invoke("call", "long", "seconds=0", "--json")
 
+        result = as_json.json()
         assert (done.code, done.out, done.err) == (0, "rested\n", "started\n")
-
-    def test_json_is_the_whole_result_and_nothing_else_is_printed(self, shell: Shell) -> None:
-        done = shell.invoke("call", "long", "seconds=0", "--json")
-
-        result = done.json()
-        assert (done.code, done.err) == (0, "")
+        assert (as_json.code, as_json.err) == (0, "")
         assert (result["status"], result["value"]) == ("ok", "rested")
         assert result["stdout"] == "started\n"
         assert result["sandbox"] in ("A", "B", "C")
@@ -271,38 +268,28 @@ class TestResults:
         assert done.code == code
         assert done.json()["error"]["code"] == error
 
-    def test_an_error_is_on_stderr_with_the_name_of_the_tool(self, shell: Shell) -> None:
-        assert "error: says_no: not on " in shell.refused("call", "says_no", code=1)
-        assert "error: online: " in shell.refused("call", "online")
-
     def test_an_error_begins_a_line_of_its_own_and_shows_what_was_raised(
         self, shell: Shell
     ) -> None:
         done = shell.invoke("call", "halfway")
 
+        assert shell.refused("call", "online").startswith("error: online: ")
         assert done.err.startswith("half\nerror: halfway: ValueError in line ")
         assert "of outcomes.py: a secret\n\nTraceback (most recent call last):\n" in done.err
         assert done.err.endswith('    raise ValueError("a secret")\nValueError: a secret\n')
 
-    def test_exceptions_are_shown_to_the_local_user_and_to_others_where_the_operator_says_so(
-        self, shell: Shell
-    ) -> None:
+    def test_with_a_token_an_exception_is_hidden_and_the_setting_named(self, shell: Shell) -> None:
         admitted = shell.having(TOOLKILN_DEV="false")
         admitted.invoke(*ADMITTED)
-        call = ("call", "halfway", "--token", token(admitted, "ann"))
 
-        own = admitted.invoke("call", "halfway")
-        hers = admitted.invoke(*call)
-        shown = admitted.having(TOOLKILN_SHOW_EXCEPTIONS="true").invoke(*call)
+        done = admitted.invoke("call", "halfway", "--token", token(admitted, "ann"))
 
-        assert own.err.endswith("ValueError: a secret\n")
-        assert hers.err.startswith("half\nerror: halfway: ValueError in line ")
-        assert "secret" not in hers.err
-        assert "show_exceptions" in hers.err
-        assert "TOOLKILN_SHOW_EXCEPTIONS" in hers.err
-        assert "a secret" in shown.err
+        assert done.err.startswith("half\nerror: halfway: ValueError in line ")
+        assert "secret" not in done.err
+        assert "show_exceptions" in done.err
+        assert "TOOLKILN_SHOW_EXCEPTIONS" in done.err
 
-    def test_nothing_is_printed_for_nothing(self, shell: Shell) -> None:
+    def test_a_tool_that_returns_nothing_prints_nothing(self, shell: Shell) -> None:
         done = shell.invoke("call", "nothing")
 
         assert (done.code, done.out, done.err) == (0, "", "")
@@ -397,39 +384,27 @@ class TestTerminals:
 
         assert (done.code, done.out) == (0, '{"word": "\\u2192"}\n')
 
-    @pytest.mark.parametrize("closed", ["0", "1", "2"])
-    def test_a_closed_stream_is_no_problem(self, shell: Shell, closed: str) -> None:
+    @pytest.mark.parametrize(
+        ("streams", "code", "error"),
+        [
+            ("0>&-", 0, ""),
+            ("1>&-", 0, ""),
+            ("2>&-", 0, ""),
+            (">/dev/full", 3, "error: "),
+        ],
+    )
+    def test_a_closed_stream_is_no_problem_and_a_full_disk_an_error(
+        self, shell: Shell, streams: str, code: int, error: str
+    ) -> None:
         done = subprocess.run(
-            ["sh", "-c", f'"$0" call kinds word=x {closed}>&-', COMMAND],
+            ["sh", "-c", f'"$0" call kinds word=x {streams}', COMMAND],
             cwd=shell.folder, env=shell.environ(), capture_output=True, text=True, timeout=BOUND,
         )  # fmt: skip
 
-        assert done.returncode == 0
+        assert done.returncode == code
+        assert done.stderr.startswith(error)
+        assert ("No space left" in done.stderr) == (code == 3)
         assert "Traceback" not in done.stdout + done.stderr
-
-    def test_a_full_disk_is_a_clear_error(self, shell: Shell) -> None:
-        with Path("/dev/full").open("w") as full:
-            done = subprocess.run(
-                [COMMAND, "call", "random"],
-                cwd=shell.folder, env=shell.environ(), stdout=full, stderr=subprocess.PIPE,
-                text=True, timeout=BOUND,
-            )  # fmt: skip
-
-        assert done.returncode == 3
-        assert done.stderr.startswith("error: ")
-        assert "No space left" in done.stderr
-
-    def test_a_reader_that_leaves_early_is_no_problem(self, shell: Shell) -> None:
-        process = shell.start("call", "long", "seconds=0")
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.close()
-
-        said = process.stderr.read()
-
-        process.wait(BOUND)
-        process.stderr.close()
-        assert "Traceback" not in said
 
 
 class TestInterruption:
@@ -474,17 +449,12 @@ def descendants(pid: int) -> Iterator[int]:
             yield from descendants(child)
 
 
-class TestIds:
-    def test_the_same_id_gives_the_first_result(self, shell: Shell) -> None:
-        first = shell.run("call", "random", "--id", "once")
-        second = shell.invoke("call", "random", "--id", "once")
+def test_the_same_id_gives_the_first_result_and_other_arguments_a_conflict(shell: Shell) -> None:
+    first = shell.run("call", "random", "--id", "once")
+    second = shell.invoke("call", "random", "--id", "once")
 
-        assert first.out == second.out != shell.invoke("call", "random").out
-
-    def test_the_same_id_with_other_arguments_is_a_conflict(self, shell: Shell) -> None:
-        shell.invoke("call", "size", "text=a", "--id", "taken")
-
-        assert "use a fresh id" in shell.refused("call", "size", "text=b", "--id", "taken")
+    assert first.out == second.out != shell.invoke("call", "random").out
+    assert "use a fresh id" in shell.refused("call", "size", "text=b", "--id", "once")
 
 
 class TestBackground:

@@ -5,11 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from toolkiln.config import load
-from toolkiln.kiln import Kiln
-from toolkiln.model.admission import ToolDraft
-from written_tools import write_tool
-
 from .conftest import (
     ADMITTED,
     BOUND,
@@ -151,16 +146,10 @@ class TestAdmit:
 
         assert states(desk)["greet.py"] == "admitted"
 
-    def test_yes_asks_nothing_and_the_probe_runs(self, desk: Shell) -> None:
-        done = desk.run("admit", "-y")
-
-        assert (done.code, done.err) == (0, "")
-        assert done.out == "admitted: tools/greet.py v1: greet\n"
-
     def test_admitting_twice_finds_nothing_to_admit(self, admitted: Shell) -> None:
         before = manifest(admitted).read_bytes()
 
-        done = admitted.invoke("admit", "--yes")
+        done = admitted.invoke("admit", "-y")
 
         assert (done.code, done.out, done.err) == (0, "", "nothing to admit\n")
         assert manifest(admitted).read_bytes() == before
@@ -401,22 +390,3 @@ class TestAdd:
     def test_what_cannot_be_read_is_a_clear_error(self, desk: Shell) -> None:
         for name in ("nope.py", "tools"):
             assert f"{name} cannot be read" in desk.refused("add", name)
-
-
-class TestProposals:
-    def test_a_proposal_waits_for_a_person(self, desk: Shell) -> None:
-        at = desk.having(TOOLKILN_AUTHORING="propose")
-        with Kiln(desk.folder / "tools", settings=load(desk.folder, at.environ())) as kiln:
-            draft = ToolDraft(GREET.replace("greet", "salute"), "salute")
-            agent = kiln.security.sessions.create("agent", privileges=["WRITE_TOOLS"]).token
-            written = kiln.services.wait(write_tool(kiln, draft, agent))
-        assert written.proposed
-
-        waiting, refused = at.invoke("status"), at.refused("call", "salute", "name=Ada")
-        done = at.invoke("admit", "--no-probe", "tools/salute.py", stdin="y\n")
-
-        assert waiting.code == 1
-        assert "proposed  tools/salute.py  by agent  salute" in waiting.out
-        assert "tools/salute.py is proposed" in refused
-        assert "+def salute(name: str) -> str:" in done.out
-        assert at.invoke("call", "salute", "name=Ada").out == "Hello Ada\n"

@@ -143,9 +143,10 @@ def test_a_missing_folder_waits_for_the_first_tool(here: Shell, develop: Develop
     assert session.end() == 0
 
 
-def test_errors_are_shown_as_check_shows_them_with_relative_paths(
+def test_errors_and_missing_rights_are_shown_with_relative_paths(
     here: Shell, develop: Develop
 ) -> None:
+    (here.folder / "toolkiln.toml").write_text('[grants.fetch]\nnetwork = ["example.com"]\n')
     file = here.folder / "tools" / "greet.py"
     file.write_text("def greet(:\n")
     session = develop()
@@ -154,26 +155,17 @@ def test_errors_are_shown_as_check_shows_them_with_relative_paths(
 
     file.write_text(GREET)
     session.until(r"^\+ greet")
+    (here.folder / "tools" / "fetch.py").write_text(ASKING)
+    missing = session.until("not granted")
     file.write_text("def again(:\n")
     session.until("def again")
     session.end()
 
     checked = here.run("check").out.splitlines()
     assert at_start[0].startswith("tools/greet.py:1")
+    assert missing == "  fetch is not granted network api.example.org, workspace write"
     assert next(line for line in session.out if "again" in line) in checked
     assert "- greet" not in session.out
-
-
-def test_rights_that_are_asked_for_and_not_granted_are_shown(here: Shell, develop: Develop) -> None:
-    (here.folder / "toolkiln.toml").write_text('[grants.fetch]\nnetwork = ["example.com"]\n')
-    (here.folder / "tools" / "greet.py").write_text(GREET)
-    session = develop()
-    session.until("1 tool")
-
-    (here.folder / "tools" / "fetch.py").write_text(ASKING)
-    line = session.until("not granted")
-
-    assert line == "  fetch is not granted network api.example.org, workspace write"
 
 
 def test_a_manifest_that_was_tampered_with_is_reported_with_what_to_do(
@@ -197,23 +189,30 @@ def test_a_manifest_that_was_tampered_with_is_reported_with_what_to_do(
     assert "toolkiln admit --reset" in fix
 
 
-def test_tools_are_served_as_they_are_edited(here: Shell, develop: Develop) -> None:
+def test_tools_are_served_as_they_are_edited_and_nothing_is_admitted(
+    here: Shell, develop: Develop
+) -> None:
     file = here.folder / "tools" / "greet.py"
+    manifest = file.with_name("_manifest.json")
     file.write_text(GREET)
+    assert here.run(*ADMITTED).code == 0
+    sealed = manifest.read_bytes()
     session = develop("--port", "0")
     url = re.sub("^MCP +(.*)/mcp$", r"\1", session.until("^MCP"))
 
-    with urlopen(f"{url}/v1/tools") as answer:
+    with urlopen(f"{url}/v1/tools/greet") as answer:
         before = json.load(answer)
-    file.write_text(GREET.replace("greet", "salute"))
-    session.until(r"^\+ salute")
-    with urlopen(f"{url}/v1/tools") as answer:
+    file.write_text(GREET.replace("Greet", "Greet again"))
+    session.until(r"^~ greet")
+    with urlopen(f"{url}/v1/tools/greet") as answer:
         after = json.load(answer)
     code = session.end()
 
     assert code == 0
-    assert [tool["name"] for tool in before["items"]] == ["greet"]
-    assert [tool["name"] for tool in after["items"]] == ["salute"]
+    assert (before["dev"], before["version"], before["description"]) == (False, 1, "Greet.")
+    assert (after["dev"], after["version"], after["description"]) == (True, None, "Greet again.")
+    assert manifest.read_bytes() == sealed
+    assert len(here.invoke("history", "greet", "--json").json()) == 1
     assert session.err[2].startswith(f"Page {url}/ui/login?token=")
     assert [*session.err[:2], *session.err[3:]] == [
         "1 tool of tools; Ctrl-C ends it",

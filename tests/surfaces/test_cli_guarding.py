@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import GREET, Shell
+from tables import each_row
+
+from .conftest import GREET, Shell, token
 
 HOSTILE = "eve\nroot  \x1b[2J\u202e"
 SETTINGS = """
@@ -13,7 +15,7 @@ SETTINGS = """
 effect = "deny"
 groups = ["guests"]
 tools = ["gr*"]
-reason = "guests greet nobody"
+reason = "guests do not greet"
 
 [[rules]]
 effect = "ask"
@@ -33,7 +35,7 @@ from toolkiln import tool
 
 @tool(sandbox=False, network=["api.example.com"], workspace="read", requires_secrets=["KEY"])
 def reach(name: str) -> str:
-    """Reach out to somebody.
+    """Reach out to a person.
 
     Args:
         name: Whom.
@@ -50,18 +52,6 @@ def hurry() -> str:
     return "made"
 ''',
 }
-
-
-@pytest.fixture
-def fresh(shell: Shell, tmp_path: Path) -> Shell:
-    """The same tools, with a state that nothing was written to."""
-    return shell.having(TOOLKILN_STATE=str(tmp_path / "state"))
-
-
-def token(shell: Shell, user: str, *options: str) -> str:
-    done = shell.invoke("sessions", "create", user, *options)
-    assert done.code == 0, done
-    return done.out.strip()
 
 
 class TestKeys:
@@ -86,15 +76,16 @@ class TestKeys:
         assert (key["privileges"], key["tools"]) == (["APPROVE"], ["g*"])
         assert (key["expires"], key["state"]) == (None, "valid")
 
-    @pytest.mark.parametrize("by", ["id", "name"])
-    def test_a_revoked_key_is_listed_as_such(self, fresh: Shell, by: str) -> None:
-        made = fresh.invoke("keys", "create", "bot", "--user", "ann", "--json").json()
+    def test_a_revoked_key_is_listed_as_such(self, fresh: Shell) -> None:
+        assert fresh.invoke("keys", "list").err == "no keys\n"
 
-        done = fresh.invoke("keys", "revoke", made[by])
+        for by in ("id", "name"):
+            made = fresh.invoke("keys", "create", "bot", "--user", "ann", "--json").json()
+            done = fresh.invoke("keys", "revoke", made[by])
 
-        assert (done.code, done.out) == (0, f"revoked: {made['id']} bot\n")
-        lines = fresh.invoke("keys", "list").out.splitlines()
-        assert (len(lines), lines[1].split()[-1]) == (2, "revoked")
+            assert (done.code, done.out) == (0, f"revoked: {made['id']} bot\n")
+        _, *rows = fresh.invoke("keys", "list").out.splitlines()
+        assert [row.split()[-1] for row in rows] == ["revoked", "revoked"]
 
     def test_a_rotated_key_stays_valid_beside_the_new_one_until_it_expires(
         self, fresh: Shell
@@ -118,21 +109,18 @@ class TestKeys:
 
         fresh.invoke("keys", "rotate", old["id"], "--keep", "0")
 
-        done = fresh.having(TOOLKILN_API_KEY=old["key"]).invoke("list")
-        assert done.code != 0
-        assert "revoked" in done.err
-        assert fresh.invoke("keys", "rotate", old["id"]).code != 0
+        assert "revoked" in fresh.having(TOOLKILN_API_KEY=old["key"]).refused("list")
+        fresh.refused("keys", "rotate", old["id"])
 
-    @pytest.mark.parametrize("keep", ["soon", "-1h", "1", "9999999d", "99999d", ""])
-    def test_what_is_no_duration_rotates_nothing(self, fresh: Shell, keep: str) -> None:
+    def test_what_is_no_duration_rotates_nothing(self, fresh: Shell) -> None:
         fresh.invoke("keys", "create", "bot", "--user", "ann")
 
-        done = fresh.invoke("keys", "rotate", "bot", f"--keep={keep}")
+        for keep in ("soon", "-1h", "1", "9999999d", "99999d", ""):
+            fresh.refused("keys", "rotate", "bot", f"--keep={keep}")
 
-        assert (done.code, done.out) == (2, "")
         assert len(fresh.invoke("keys", "list", "--json").json()) == 1
 
-    @pytest.mark.parametrize(
+    @each_row(
         "options",
         [
             ["a\nb", "--user", "ann"],
@@ -146,7 +134,6 @@ class TestKeys:
             ["bot", "--user", "ann", "--days", "-1"],
             ["bot", "--user", "ann", "--days", "1", "--no-expiry"],
         ],
-        ids=str,
     )
     def test_what_makes_no_key_is_a_clear_error(self, fresh: Shell, options: list[str]) -> None:
         done = fresh.invoke("keys", "create", *options)
@@ -157,54 +144,22 @@ class TestKeys:
     def test_a_name_is_given_once(self, fresh: Shell) -> None:
         fresh.invoke("keys", "create", "bot", "--user", "ann")
 
-        done = fresh.invoke("keys", "create", "bot", "--user", "bob")
+        error = fresh.refused("keys", "create", "bot", "--user", "bob")
 
-        assert done.code == 2
-        assert "a key named 'bot' already exists" in done.err
+        assert "a key named 'bot' already exists" in error
 
-    def test_a_key_that_is_none_cannot_be_revoked(self, fresh: Shell) -> None:
-        done = fresh.invoke("keys", "revoke", "nonsense")
-
-        assert done.code == 2
-        assert "no key 'nonsense'" in done.err
-
-    def test_no_keys_are_no_rows(self, fresh: Shell) -> None:
-        done = fresh.invoke("keys", "list")
-
-        assert (done.code, done.out, done.err) == (0, "", "no keys\n")
+    def test_an_unknown_key_cannot_be_revoked(self, fresh: Shell) -> None:
+        assert "no key 'nonsense'" in fresh.refused("keys", "revoke", "nonsense")
 
 
 class TestSessions:
-    def test_calls_run_for_the_holder_of_a_session(self, fresh: Shell) -> None:
-        made = fresh.invoke("sessions", "create", "ann", "--json").json()
+    def test_an_unknown_token_gives_nothing(self, fresh: Shell) -> None:
+        for command in ("list", "task list", "search greet", "docs index", "call greet name=Ada"):
+            for unknown in ("", "forged"):
+                done = fresh.invoke(*command.split(), "--token", unknown)
 
-        done = fresh.invoke("call", "greet", "name=Ada", "--token", made["token"])
-
-        assert (done.code, done.out) == (0, "Hello Ada\n")
-        (record,) = fresh.invoke("audit", "list", "--tool=greet", "--outcome=ok", "--json").json()
-        assert (record["user"], record["session"]) == ("ann", made["trace_id"])
-
-    def test_the_variable_says_the_same(self, fresh: Shell) -> None:
-        guest = token(fresh, "ann", "--group", "guests")
-
-        done = fresh.having(TOOLKILN_TOKEN=guest).invoke("call", "greet", "name=Ada")
-
-        assert (done.code, done.err) == (2, "error: there is no tool named 'greet'\n")
-        (record,) = fresh.invoke("audit", "list", "--tool=greet", "--user=ann", "--json").json()
-        assert "guests greet nobody" in record["detail"]
-
-    @pytest.mark.parametrize("command", ["list", "task list", "search greet", "docs index"])
-    @pytest.mark.parametrize("nobody", ["", "forged"])
-    def test_an_unknown_token_gives_nothing(self, fresh: Shell, command: str, nobody: str) -> None:
-        done = fresh.invoke(*command.split(), "--token", nobody)
-
-        assert (done.code, done.out) == (2, "")
-        assert "session" in done.err
-
-    def test_a_call_with_an_empty_token_is_denied(self, fresh: Shell) -> None:
-        done = fresh.invoke("call", "greet", "name=Ada", "--token", "")
-
-        assert (done.code, done.out) == (2, "")
+                assert (done.code, done.out) == (2, "")
+                assert "session" in done.err
 
     def test_the_token_is_not_listed(self, fresh: Shell) -> None:
         made = fresh.invoke(
@@ -240,24 +195,14 @@ class TestSessions:
         assert fresh.invoke("list", "--token", held).code == 2
         assert fresh.invoke("sessions", "list").err == "no sessions\n"
 
-    @pytest.mark.parametrize("command", ["renew", "end"])
-    @pytest.mark.parametrize("stdin", [b"", b"\n", b"forged\n", b"\xff\xfe", b"x" * 2_000_000])
-    def test_a_token_that_is_none_is_a_clear_error(
-        self, fresh: Shell, command: str, stdin: bytes
-    ) -> None:
-        done = fresh.invoke("sessions", command, stdin=stdin)
+    def test_a_token_that_is_none_is_a_clear_error(self, fresh: Shell) -> None:
+        for command in ("renew", "end"):
+            for stdin in (b"", b"\n", b"forged\n", b"\xff\xfe", b"x" * 2_000_000):
+                assert len(fresh.refused("sessions", command, stdin=stdin)) < 500
 
-        assert (done.code, done.out) == (2, "")
-        assert len(done.err) < 500
-
-    @pytest.mark.parametrize(
-        "options", [[""], ["x" * 201], ["ann", "--seconds", "0"], ["ann", "--seconds", "nan"]]
-    )
-    def test_what_makes_no_session_is_a_clear_error(self, fresh: Shell, options: list[str]) -> None:
-        done = fresh.invoke("sessions", "create", *options)
-
-        assert (done.code, done.out) == (2, "")
-        assert done.err.startswith("error: ")
+    def test_what_makes_no_session_is_a_clear_error(self, fresh: Shell) -> None:
+        for options in ([""], ["x" * 201], ["ann", "--seconds", "0"], ["ann", "--seconds", "nan"]):
+            fresh.refused("sessions", "create", *options)
 
     def test_a_name_forges_no_row(self, fresh: Shell) -> None:
         token(fresh, HOSTILE)
@@ -276,7 +221,7 @@ class TestPolicy:
         lines = done.out.splitlines()
         assert (done.code, lines[0]) == (1, "deny")
         assert lines[1].startswith('rule 1: effect = "deny", groups = ["guests"]')
-        assert "guests greet nobody" in lines[2]
+        assert "guests do not greet" in lines[2]
 
     def test_without_a_rule_the_default_decides(self, fresh: Shell) -> None:
         done = fresh.invoke("policy", "explain", "ann", "greet")
@@ -319,13 +264,9 @@ class TestPolicy:
         assert (done.code, done.out.splitlines()[0]) == (0, "allow")
         assert "asks a person: wipe, before every call" in done.out
 
-    @pytest.mark.parametrize(("user", "tool"), [("", "greet"), ("ann", "great"), ("ann", "")])
-    def test_an_empty_user_or_tool_cannot_be_explained(
-        self, fresh: Shell, user: str, tool: str
-    ) -> None:
-        done = fresh.invoke("policy", "explain", user, tool)
-
-        assert (done.code, done.out) == (2, "")
+    def test_an_empty_user_or_an_unknown_tool_cannot_be_explained(self, fresh: Shell) -> None:
+        for user, tool in (("", "greet"), ("ann", "great"), ("ann", "")):
+            fresh.refused("policy", "explain", user, tool)
 
     def test_rules_are_shown_in_their_order(self, fresh: Shell) -> None:
         done = fresh.invoke("policy", "check")
@@ -333,8 +274,8 @@ class TestPolicy:
         assert (done.code, done.err) == (0, "")
         assert [line.split(":")[0] for line in done.out.splitlines()] == ["1", "2", "otherwise"]
 
-    @pytest.mark.parametrize(
-        ("rules", "shadows"),
+    @each_row(
+        "rules, shadows",
         [
             ([{"effect": "allow"}, {"effect": "deny", "tools": ["x"]}], [None, 1]),
             ([{"effect": "deny", "users": ["*"]}, {"effect": "allow"}], [None, 1]),
@@ -367,36 +308,10 @@ class TestPolicy:
     def test_rules_that_cannot_be_used_are_a_clear_error(self, tmp_path: Path) -> None:
         (tmp_path / "toolkiln.toml").write_text('[[rules]]\neffect = "maybe"\n')
 
-        done = Shell(tmp_path).invoke("policy", "check")
-
-        assert (done.code, done.out) == (2, "")
-        assert "rules[1].effect is 'maybe'" in done.err
+        assert "rules[1].effect is 'maybe'" in Shell(tmp_path).refused("policy", "check")
 
 
-class TestSight:
-    def test_what_the_rules_deny_is_neither_listed_nor_found(self, fresh: Shell) -> None:
-        guest = token(fresh, "ann", "--group", "guests")
-
-        listed = fresh.invoke("list", "--token", guest)
-        found = fresh.invoke("search", "greet a person by name", "--token", guest, "--json")
-        passages = fresh.invoke("docs", "search", "greet a person by name", "--token", guest)
-        index = fresh.invoke("docs", "index", "--token", guest)
-
-        assert "1 not listed, because of the rules" in listed.err
-        for said in (listed.out, found.out, passages.out, index.out):
-            assert "greet" not in re.sub(r"greet nobody", "", said)
-        assert "wipe" in listed.out
-
-    def test_a_wrong_name_hints_at_nothing_that_the_rules_deny(self, fresh: Shell) -> None:
-        guest = token(fresh, "eve", "--group", "guests")
-
-        denied = fresh.invoke("call", "greeet", "--token", guest)
-        allowed = fresh.invoke("call", "greeet", "--token", token(fresh, "ann"))
-
-        assert (denied.code, allowed.code) == (2, 2)
-        assert "'greet'" not in denied.err
-        assert "did you mean 'greet'" in allowed.err
-
+class TestCalls:
     @pytest.mark.parametrize("background", [[], ["--background"]])
     def test_a_call_of_no_tool_needs_a_session_and_is_recorded(
         self, fresh: Shell, background: list[str]
@@ -410,22 +325,15 @@ class TestSight:
         ended = [(one["act"], one["outcome"]) for one in found if one["outcome"] != "started"]
         assert ended == [("call", "invalid"), ("login", "denied")]
 
-    def test_others_see_it(self, fresh: Shell) -> None:
-        ann = token(fresh, "ann")
-
-        assert "greet" in fresh.invoke("list", "--token", ann).out
-        assert "greet" in fresh.invoke("search", "greet a person", "--token", ann).out
-        assert "not listed" not in fresh.invoke("list").err
-
     def test_tasks_and_outputs_belong_to_their_caller(self, fresh: Shell) -> None:
         ann, bob = token(fresh, "ann"), token(fresh, "bob")
         fresh.invoke("call", "greet", "name=Ada", "--id=one", "--token", ann)
 
         assert fresh.invoke("task", "check", "one", "--token", ann).out == "Hello Ada\n"
         assert "one" in fresh.invoke("task", "list", "--token", ann).out
-        assert fresh.invoke("task", "check", "one", "--token", bob).code == 2
-        assert fresh.invoke("task", "await", "one", "--token", bob).code == 2
-        assert fresh.invoke("task", "cancel", "one", "--token", bob).code == 2
+        assert fresh.invoke("task", "list", "--token", bob).out == ""
+        for command in ("check", "await", "cancel"):
+            assert fresh.invoke("task", command, "one", "--token", bob).code == 2
         assert fresh.invoke("task", "check", "one").code == 2
         assert fresh.invoke("output", "x", "--token", bob).code == 2
 
@@ -437,10 +345,7 @@ class TestSight:
     def test_a_call_that_comes_too_early_says_when_to_try_again(self, fresh: Shell) -> None:
         fresh.invoke("call", "hurry")
 
-        done = fresh.invoke("call", "hurry")
-
-        assert (done.code, done.out) == (2, "")
-        assert re.search(r"hint: try again in \d+\.\d s; ", done.err)
+        assert re.search(r"hint: try again in \d+\.\d s; ", fresh.refused("call", "hurry"))
 
     def test_secrets_that_are_not_granted_are_reported_on_admission(self, tmp_path: Path) -> None:
         (tmp_path / "tools").mkdir()

@@ -1,9 +1,8 @@
-"""`toolkiln install`: the files of clients, in a home folder of the test's own."""
+"""`toolkiln install`: the files of clients, in a home folder of each test."""
 
 import json
 import os
 import stat
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from tables import each_row
 from toolkiln.surfaces.cli.mcp_clients import CLIENTS, McpClientApp, settings_file
 
-from .conftest import COMMAND, GREET, Done, Shell
+from .conftest import COMMAND, GREET, Shell
 
 FILES = {
     "claude-code": (".claude.json", ".mcp.json"),
@@ -31,6 +31,9 @@ BEFORE = {
     ".toml": 'model = "x" # the best\n\n[mcp_servers.other]\ncommand = "x"\n',
     ".yaml": "GOOSE_MODEL: x # the best\nextensions:\n  other:\n    cmd: x\n",
 }
+
+
+URL = "http://127.0.0.1:8181/mcp"
 
 
 @pytest.fixture
@@ -59,6 +62,11 @@ def command(entry: dict[str, Any]) -> list[str]:
     return program if isinstance(program, list) else [program, *entry["args"]]
 
 
+def listed_keys(desk: Shell) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = desk.invoke("keys", "list", "--json").json()
+    return found
+
+
 def installed(file: Path, client: McpClientApp, name: str = "toolkiln") -> dict[str, Any]:
     (key,) = client.keys
     entry = parsed(file.read_text(), file.suffix)[key][name]
@@ -69,19 +77,25 @@ def installed(file: Path, client: McpClientApp, name: str = "toolkiln") -> dict[
 # Every client
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@each_row("name", CLIENTS)
 def test_a_client_gets_a_command_that_works_from_anywhere(name: str, desk: Shell) -> None:
     file = home(desk) / FILES[name][0]
 
+    printed = desk.invoke("install", name, "--print")
+    was_there = file.exists()
     done = desk.invoke("install", name)
 
-    assert (done.code, done.out) == (0, f"added: {file}: toolkiln\n")
     project = str(desk.folder)
     expected = [str(COMMAND), "-C", project, "mcp", "--tools", f"{project}/tools"]
+    assert printed.err == f"note: this goes into {file}\n"
+    assert not was_there
+    assert (done.code, done.out) == (0, f"added: {file}: toolkiln\n")
     assert command(installed(file, CLIENTS[name])) == expected
+    assert parsed(printed.out, file.suffix) == parsed(file.read_text(), file.suffix)
+    file.unlink()
 
 
-@pytest.mark.parametrize("name", [name for name, (_, project) in FILES.items() if project])
+@each_row("name", [name for name, (_, project) in FILES.items() if project])
 def test_a_project_has_a_file_of_its_own(name: str, desk: Shell) -> None:
     desk.invoke("install", name, "--scope", "project")
 
@@ -90,7 +104,7 @@ def test_a_project_has_a_file_of_its_own(name: str, desk: Shell) -> None:
     assert not (home(desk) / FILES[name][0]).exists()
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@each_row("name", CLIENTS)
 def test_what_is_there_stays_and_a_second_time_changes_nothing(name: str, desk: Shell) -> None:
     file = home(desk) / FILES[name][0]
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -110,58 +124,44 @@ def test_what_is_there_stays_and_a_second_time_changes_nothing(name: str, desk: 
     assert list(file.parent.glob(".*.??????*")) == []
 
 
-@pytest.mark.parametrize("name", CLIENTS)
-def test_printing_shows_the_same_and_writes_nothing(name: str, desk: Shell) -> None:
-    file = home(desk) / FILES[name][0]
-
-    printed = desk.invoke("install", name, "--print")
-
-    assert list(home(desk).iterdir()) == []
-    assert printed.err == f"note: this goes into {file}\n"
-    desk.invoke("install", name)
-    assert parsed(printed.out, file.suffix) == parsed(file.read_text(), file.suffix)
+REACHED = [name for name, client in CLIENTS.items() if client.reached]
 
 
-@pytest.mark.parametrize("name", [name for name, client in CLIENTS.items() if client.reached])
+@each_row("name", REACHED)
 def test_a_server_that_runs_is_reached_by_its_url_and_started_again(name: str, desk: Shell) -> None:
     file = home(desk) / FILES[name][0]
-    url = "http://127.0.0.1:8181/mcp"
     desk.invoke("install", name)
     started = installed(file, CLIENTS[name])
 
-    changed = desk.invoke("install", name, "--url", url)
+    changed = desk.invoke("install", name, "--url", URL)
 
     reached = installed(file, CLIENTS[name])
     assert changed.out.startswith("changed: ")
     assert f"it replaces {COMMAND} -C" in changed.err
-    assert url in reached.values()
+    assert URL in reached.values()
     assert not {"command", "cmd", "args"} & reached.keys()
     desk.invoke("install", name)
     assert installed(file, CLIENTS[name]) == started
 
 
-@pytest.mark.parametrize("name", [name for name, client in CLIENTS.items() if client.reached])
+@each_row("name", REACHED)
 def test_a_client_with_a_url_gets_a_key_of_its_own_and_another_the_next_time(
     name: str, desk: Shell
 ) -> None:
     file, client = home(desk) / FILES[name][0], CLIENTS[name]
-    url = "http://127.0.0.1:8181/mcp"
 
-    first = desk.invoke("install", name, "--url", url)
+    first = desk.invoke("install", name, "--url", URL)
     shown = installed(file, client)[client.headers]["Authorization"]
-    again = desk.invoke("install", name, "--url", url)
+    again = desk.invoke("install", name, "--url", URL)
     rotated = installed(file, client)[client.headers]["Authorization"]
-    keys = json.loads(desk.invoke("keys", "list", "--json").out)
 
+    keys = [key for key in listed_keys(desk) if key["name"] == name]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert shown.startswith("Bearer tk_")
     assert rotated != shown
     assert "requests without a credential are refused" in first.err
     assert "tk_" not in first.out + first.err + again.out + again.err
-    assert [(key["name"], key["user"], key["state"]) for key in keys] == [
-        (name, name, "valid"),
-        (name, name, "revoked"),
-    ]
+    assert [(key["user"], key["state"]) for key in keys] == [(name, "valid"), (name, "revoked")]
     assert keys[0]["privileges"] == []
 
 
@@ -170,7 +170,7 @@ def test_other_headers_of_an_entry_stay_beside_the_key(desk: Shell) -> None:
     file.parent.mkdir()
     file.write_text('[mcp_servers.toolkiln]\nurl = "x"\nhttp_headers = { "X-Team" = "blue" }\n')
 
-    desk.invoke("install", "codex", "--url", "http://localhost:1/mcp")
+    desk.invoke("install", "codex", "--url", URL)
 
     headers = installed(file, CLIENTS["codex"])["http_headers"]
     assert headers["X-Team"] == "blue"
@@ -182,8 +182,8 @@ def test_other_headers_of_an_entry_stay_beside_the_key(desk: Shell) -> None:
     [
         (["--url", "https://tools.example.org/mcp"], False),
         (["--url", "https://tools.example.org/mcp", "--key"], True),
-        (["--url", "http://127.0.0.1:1/mcp", "--no-key"], False),
-        (["--url", "http://127.0.0.1:1/mcp", "--print"], False),
+        (["--url", URL, "--no-key"], False),
+        (["--url", URL, "--print"], False),
         ([], False),
     ],
 )
@@ -193,49 +193,43 @@ def test_a_key_is_made_for_a_server_of_this_machine_or_on_request(
     done = desk.invoke("install", "cursor", *arguments)
 
     assert done.code == 0
-    assert bool(json.loads(desk.invoke("keys", "list", "--json").out)) is is_made
+    assert bool(listed_keys(desk)) is is_made
 
 
 def test_a_file_that_cannot_be_written_leaves_no_valid_key(desk: Shell) -> None:
     (home(desk) / ".cursor").write_text("no folder")
 
-    done = desk.invoke("install", "cursor", "--url", "http://127.0.0.1:1/mcp")
+    desk.refused("install", "cursor", "--url", URL)
 
-    assert done.code == 2
-    keys = json.loads(desk.invoke("keys", "list", "--json").out)
-    assert all(key["state"] == "revoked" for key in keys)
+    assert all(key["state"] == "revoked" for key in listed_keys(desk))
 
 
 def test_entries_of_one_client_have_keys_of_their_own(desk: Shell) -> None:
-    url = "http://127.0.0.1:1/mcp"
+    for options in ([], ["--scope", "project"], ["--name", "other"]):
+        desk.invoke("install", "cursor", "--url", URL, *options)
 
-    desk.invoke("install", "cursor", "--url", url)
-    desk.invoke("install", "cursor", "--url", url, "--scope", "project")
-    desk.invoke("install", "cursor", "--url", url, "--name", "other")
-
-    keys = json.loads(desk.invoke("keys", "list", "--json").out)
+    keys = listed_keys(desk)
     assert {key["name"] for key in keys} == {"cursor", "cursor-project", "cursor-other"}
     assert {key["state"] for key in keys} == {"valid"}
 
 
-@pytest.mark.parametrize("name", CLIENTS)
-@pytest.mark.parametrize("text", ["{", "a [", "\x00", "\xff", "[1, 2]", '{"a": ' * 20_000])
-def test_a_file_that_is_broken_is_told_and_stays(name: str, text: str, desk: Shell) -> None:
+@each_row("name", CLIENTS)
+def test_a_broken_file_is_reported_and_stays(name: str, desk: Shell) -> None:
     file = home(desk) / FILES[name][0]
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, "latin-1")
+    for text in ("{", "a [", "\x00", "\xff", "[1, 2]", '{"a": ' * 20_000):
+        file.write_text(text, "latin-1")
 
-    done = desk.invoke("install", name)
+        error = desk.refused("install", name)
 
-    assert done.code == 2
-    assert done.err.startswith(f"error: '{file}' cannot be changed: ")
-    assert file.read_text("latin-1") == text
+        assert error.startswith(f"error: '{file}' cannot be changed: ")
+        assert file.read_text("latin-1") == text
 
 
 # Entries
 
 
-def test_an_entry_keeps_what_somebody_added_to_it(desk: Shell) -> None:
+def test_an_entry_keeps_what_was_added_to_it(desk: Shell) -> None:
     file = home(desk) / ".codex" / "config.toml"
     desk.invoke("install", "codex")
     ours = file.read_text()
@@ -282,7 +276,7 @@ def test_comments_are_understood_where_the_client_does(desk: Shell) -> None:
     assert lines[4] == '    "toolkiln": {'
 
 
-def test_opencode_is_told_in_the_file_that_it_has(desk: Shell) -> None:
+def test_opencode_gets_its_entry_in_the_file_that_it_has(desk: Shell) -> None:
     file = desk.folder / "opencode.jsonc"
     file.write_text('{\n  "theme": "x", // dark\n}\n')
 
@@ -324,28 +318,23 @@ def test_a_mark_at_the_start_of_a_file_stays(desk: Shell) -> None:
 def test_what_is_no_file_is_left_alone(desk: Shell) -> None:
     os.mkfifo(home(desk) / ".claude.json")
 
-    done = desk.invoke("install", "claude-code")
-
-    assert done.code == 2
-    assert "is not a file" in done.err
+    assert "is not a file" in desk.refused("install", "claude-code")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written_is_told(desk: Shell) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error(desk: Shell) -> None:
     home(desk).chmod(0o500)
 
-    done = desk.invoke("install", "claude-code")
+    error = desk.refused("install", "claude-code")
 
-    assert (done.code, "cannot be written: Permission denied" in done.err) == (2, True)
+    assert "cannot be written: Permission denied" in error
 
 
 def test_folders_that_variables_name_count(tmp_path: Path) -> None:
     environ = {"HOME": "/h", "CLAUDE_CONFIG_DIR": "/c", "CODEX_HOME": "/x", "XDG_CONFIG_HOME": "/g"}
 
-    found = [
-        settings_file(CLIENTS[name].user, tmp_path, environ) for name in ("claude-code", "codex")
-    ]
-    found += [settings_file(CLIENTS[name].user, tmp_path, environ) for name in ("goose", "vscode")]
+    names = ("claude-code", "codex", "goose", "vscode")
+    found = [settings_file(CLIENTS[name].user, tmp_path, environ) for name in names]
 
     assert [str(file) for file in found] == [
         "/c/.claude.json",
@@ -367,38 +356,30 @@ def test_on_a_mac_applications_have_their_own_folder(
     assert str(goose) == "/h/.config/goose/config.yaml"
 
 
-# Orders
+# Errors
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@each_row(
+    "arguments, message",
     [
         (["cursr"], "there is no client 'cursr'\n\nhint: did you mean 'cursor'?"),
         (["cursor", "--name", "a.b"], "'a.b' is not a valid name for a server"),
         (["cursor", "--scope", "team"], "there is no scope 'team'\n\nhint: user or project"),
         (["goose", "--scope", "project"], "Goose has no file for a project"),
         (["cursor", "--url", "file:///x"], "'file:///x' is not the URL of a server"),
-        (
-            ["claude-desktop", "--url", "http://x"],
-            "Claude Desktop does not support URLs in its file",
-        ),
+        (["claude-desktop", "--url", URL], "Claude Desktop does not support URLs in its file"),
         (["cursor", "--tools", "nothing"], "there is nothing at "),
     ],
 )
-def test_orders_that_make_no_sense_are_refused(
+def test_options_that_make_no_sense_are_refused(
     arguments: list[str], message: str, desk: Shell
 ) -> None:
-    done = desk.invoke("install", *arguments)
-
-    assert done.code == 2
-    assert done.err.startswith(f"error: {message}")
+    assert desk.refused("install", *arguments).startswith(f"error: {message}")
     assert list(home(desk).iterdir()) == []
 
 
 def test_without_a_home_nothing_is_guessed(desk: Shell) -> None:
-    done = desk.having(HOME="").invoke("install", "cursor")
-
-    assert (done.code, "HOME is not set" in done.err) == (2, True)
+    assert "HOME is not set" in desk.having(HOME="").refused("install", "cursor")
 
 
 def test_without_a_client_all_are_listed_with_their_files(desk: Shell) -> None:
@@ -427,25 +408,13 @@ def test_outcomes_can_be_had_as_json(desk: Shell) -> None:
 # The folder to work in
 
 
-def elsewhere(desk: Shell, *arguments: str) -> Done:
-    done = subprocess.run(
-        [COMMAND, *arguments], cwd="/", env=desk.environ(), capture_output=True, text=True
-    )
-    return Done(done.returncode, done.stdout, done.stderr)
-
-
-def test_a_command_can_be_told_to_work_elsewhere(desk: Shell) -> None:
+def test_a_command_can_work_in_another_folder(desk: Shell) -> None:
     (desk.folder / "toolkiln.toml").write_text('tools = "tools/greet.py"\n')
+    root = Shell(Path("/"), desk.variables).having(TOOLKILN_STATE=str(desk.folder / "state"))
 
-    done = elsewhere(desk, "-C", str(desk.folder), "list")
+    done = root.run("-C", str(desk.folder), "list")
+    missing = root.run("-C", "/nowhere", "list")
 
     assert "greet  Greet a person by name." in done.out
-
-
-def test_a_folder_that_is_none_is_told(desk: Shell) -> None:
-    done = elsewhere(desk, "-C", "/nowhere", "list")
-
-    assert (done.code, done.err.split("\n")[0]) == (
-        2,
-        "error: '/nowhere': No such file or directory",
-    )
+    assert missing.code == 2
+    assert missing.err.startswith("error: '/nowhere': No such file or directory\n")

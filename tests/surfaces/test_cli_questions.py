@@ -86,7 +86,7 @@ async def test_a_terminal_has_forms_only() -> None:
         await ask((RootsQuestion(),))
 
 
-def test_where_nobody_types_nobody_is_asked(shell: Shell) -> None:
+def test_without_a_terminal_the_tool_gets_an_error(shell: Shell) -> None:
     done = shell.run("call", "survey")
 
     assert (done.code, done.out) == (1, "")
