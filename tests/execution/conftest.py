@@ -1,5 +1,6 @@
 """Kilns over tool files that a test module spells out, and real processes beside them."""
 
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,23 @@ from toolkiln.config import Settings
 from toolkiln.kiln import Kiln
 
 MakeKiln = Callable[..., Kiln]
+CallElsewhere = Callable[..., "subprocess.Popen[str]"]
+CALL_ELSEWHERE = """
+    import asyncio, json, os, sys
+    from pathlib import Path
+    from toolkiln.config import Settings
+    from toolkiln.kiln import Kiln
+
+    async def main(tools, state, name, arguments, call_id, background):
+        grants = {name: {"workspace": "write"}}
+        settings = Settings(state=Path(state), grants=grants, environ=dict(os.environ))
+        options = {"call_id": call_id, "background": json.loads(background)}
+        async with Kiln(Path(tools), settings=settings, dev=True) as kiln:
+            await kiln.call(name, json.loads(arguments), **options)
+            await kiln.tasks.wait(call_id)
+
+    asyncio.run(main(*sys.argv[1:]))
+"""
 
 
 def write(folder: Path, sources: Mapping[str, str]) -> None:
@@ -67,3 +85,17 @@ def start_python() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     for process in started:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def call_elsewhere(start_python: CallElsewhere) -> CallElsewhere:
+    """Calls a tool in another process, over the tools and the state of a Kiln."""
+
+    def call(
+        kiln: Kiln, name: str, arguments: object, call_id: str, *, background: bool = False
+    ) -> "subprocess.Popen[str]":
+        assert kiln.services.path
+        options = (name, json.dumps(arguments), call_id, json.dumps(background))
+        return start_python(CALL_ELSEWHERE, kiln.services.path, kiln.settings.state, *options)
+
+    return call

@@ -1,10 +1,8 @@
 """A call with an id runs once: again, at once, after a restart, after a kill."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from subprocess import Popen
 
 import pytest
 import pytest_asyncio
@@ -13,7 +11,7 @@ from toolkiln.errors import InputError
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Call, Status
 
-from .conftest import MakeKiln
+from .conftest import CallElsewhere, MakeKiln
 from .observers import SOON, change_calls, space, until
 
 SOURCE = '''
@@ -37,22 +35,6 @@ def count(ctx: Context, word: str = "", gate: str = "", fail: bool = False) -> s
         raise ToolError("no")
     return f"{word} {len((SPACE / 'runs').read_text())}"
 '''
-CHILD = """
-    import asyncio, json, os, sys
-    from pathlib import Path
-    from toolkiln.kiln import Kiln
-    from toolkiln.config import Settings
-
-    async def main(folder, call_id, arguments):
-        grants = {"*": {"workspace": "write"}}
-        settings = Settings(state=Path(folder, "state"), grants=grants, environ=dict(os.environ))
-        async with Kiln(Path(folder, "tools"), settings=settings, dev=True) as kiln:
-            result = await kiln.call("count", json.loads(arguments), call_id=call_id)
-            print(result.model_dump_json(), flush=True)
-
-    asyncio.run(main(*sys.argv[1:]))
-"""
-Start = Callable[..., "Popen[str]"]
 
 
 @pytest.fixture
@@ -112,10 +94,10 @@ async def test_failure_of_the_platform_frees_the_id(counting: Kiln, tmp_path: Pa
 
 
 async def test_call_of_a_killed_process_runs_again_and_says_so(
-    counting: Kiln, tmp_path: Path, start_python: Start
+    counting: Kiln, tmp_path: Path, call_elsewhere: CallElsewhere
 ) -> None:
     arguments = {"word": "a", "gate": "gate"}
-    other = start_python(CHILD, tmp_path, "one", json.dumps(arguments))
+    other = call_elsewhere(counting, "count", arguments, "one")
     await until(lambda: runs(counting) == 1)
     other.kill()
     other.wait()

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest_asyncio
 
@@ -118,16 +119,15 @@ def only(kiln: Kiln, name: str) -> RunRecord:
     return found
 
 
-async def begun(kiln: Kiln, name: str) -> RunRecord:
-    """The one run of a tool, once it waits."""
-    runs = kiln.services.runs
-    await until(lambda: any(run.record.tool == name and run.events for run in runs.all))
-    return only(kiln, name)
+async def begun(kiln: Kiln, name: str, **options: Any) -> tuple[asyncio.Task[Any], RunRecord]:
+    """A call of a tool, and its run once it waits."""
+    runs, calling = kiln.services.runs, asyncio.create_task(kiln.call(name, **options))
+    await until(lambda: any(run.events for run in runs.all))
+    return calling, only(kiln, name)
 
 
 async def test_a_run_is_in_the_log_from_its_start(kiln: Kiln) -> None:
-    running = asyncio.create_task(kiln.call("wait_long"))
-    run = await begun(kiln, "wait_long")
+    running, run = await begun(kiln, "wait_long")
     before = run.status
     running.cancel()
     await asyncio.wait([running])
@@ -207,8 +207,7 @@ async def test_a_secret_that_is_printed_in_pieces_is_not_in_the_log() -> None:
 
 
 async def test_a_stopped_call_ends_in_a_result_that_says_who_stopped_it(kiln: Kiln) -> None:
-    running = asyncio.create_task(kiln.call("wait_long"))
-    run = await begun(kiln, "wait_long")
+    running, run = await begun(kiln, "wait_long")
 
     await run.stop("ann", SOON)
 
@@ -220,8 +219,7 @@ async def test_a_stopped_call_ends_in_a_result_that_says_who_stopped_it(kiln: Ki
 
 
 async def test_a_call_that_does_not_heed_it_can_be_stopped_again(kiln: Kiln) -> None:
-    running = asyncio.create_task(kiln.call("hold_on"))
-    run = await begun(kiln, "hold_on")
+    running, run = await begun(kiln, "hold_on")
 
     await run.stop("ann", 0.05)
     still = run.is_running
@@ -240,7 +238,8 @@ async def test_a_stop_that_a_tool_swallows_does_not_hit_what_follows(kiln: Kiln)
         return [first.status, second.status]
 
     running = asyncio.create_task(both())
-    run = await begun(kiln, "shrug")
+    await until(lambda: any(run.events for run in kiln.services.runs.all))
+    run = only(kiln, "shrug")
 
     await run.stop("ann", SOON)
 
@@ -249,8 +248,7 @@ async def test_a_stop_that_a_tool_swallows_does_not_hit_what_follows(kiln: Kiln)
 
 
 async def test_who_cancels_everything_around_a_stopped_call_is_heeded(kiln: Kiln) -> None:
-    running = asyncio.create_task(kiln.call("wait_long"))
-    run = await begun(kiln, "wait_long")
+    running, run = await begun(kiln, "wait_long")
 
     stopping = asyncio.create_task(run.stop("ann", SOON))
     await asyncio.sleep(0)
@@ -262,8 +260,8 @@ async def test_who_cancels_everything_around_a_stopped_call_is_heeded(kiln: Kiln
 
 
 async def test_what_a_stopped_function_has_called_is_stopped_with_it(kiln: Kiln) -> None:
-    running = asyncio.create_task(kiln.call("have_it_wait", call_id="outer"))
-    inner = await begun(kiln, "wait_long")
+    running, _ = await begun(kiln, "have_it_wait", call_id="outer")
+    inner = only(kiln, "wait_long")
     caller = kiln.security.caller(kiln.security.operator)
 
     found = kiln.services.history.running(caller, "outer")

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from subprocess import Popen
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from toolkiln.execution.tasks import SOFT_LIMIT, TaskService
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Call, Event, Result, Status, Task
 
+from .conftest import CallElsewhere
 from .observers import SOON, change_calls, local_session, space, until, until_still
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -41,22 +41,6 @@ TOOLS = {
     ''',
 }
 SETTINGS: dict[str, Any] = {"grants": {"work": {"workspace": "write"}}}
-CHILD = """
-    import asyncio, os, sys
-    from pathlib import Path
-    from toolkiln.kiln import Kiln
-    from toolkiln.config import Settings
-
-    async def main(tools, state, gate):
-        grants = {"work": {"workspace": "write"}}
-        settings = Settings(state=Path(state), grants=grants, environ=dict(os.environ))
-        async with Kiln(Path(tools), settings=settings, dev=True) as kiln:
-            task = await kiln.call("work", {"gate": gate}, call_id=gate, background=True)
-            print(task.state, flush=True)
-            await kiln.tasks.wait(task.id)
-
-    asyncio.run(main(*sys.argv[1:]))
-"""
 
 
 async def test_call_that_ends_in_time_needs_no_store(kiln: Kiln) -> None:
@@ -185,10 +169,9 @@ async def test_closing_stops_tasks(make_kiln: Callable[..., Kiln]) -> None:
 
 
 async def test_task_of_a_killed_process_is_lost_and_its_tool_ends(
-    kiln: Kiln, start_python: Callable[..., "Popen[str]"]
+    kiln: Kiln, call_elsewhere: CallElsewhere
 ) -> None:
-    assert kiln.services.path
-    child = start_python(CHILD, kiln.services.path, kiln.settings.state, "lost")
+    child = call_elsewhere(kiln, "work", {"gate": "lost"}, "lost", background=True)
     beat = space(kiln) / "lost.beat"
     await until(beat.exists)
     assert (await kiln.tasks.get("lost")).state == "running"
@@ -203,10 +186,9 @@ async def test_task_of_a_killed_process_is_lost_and_its_tool_ends(
 
 
 async def test_task_of_another_process_can_be_stopped(
-    kiln: Kiln, start_python: Callable[..., "Popen[str]"]
+    kiln: Kiln, call_elsewhere: CallElsewhere
 ) -> None:
-    assert kiln.services.path
-    start_python(CHILD, kiln.services.path, kiln.settings.state, "far")
+    call_elsewhere(kiln, "work", {"gate": "far"}, "far", background=True)
     beat = space(kiln) / "far.beat"
     await until(beat.exists)
 

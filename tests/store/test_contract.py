@@ -465,15 +465,6 @@ def test_pages_meet_at_the_seams_of_rows(store: Store, length: int, limit: int) 
     assert "".join(pages(store, handle, limit)) == whole
 
 
-def test_a_page_from_the_middle_of_a_large_text(store: Store) -> None:
-    whole = "".join(f"{number:08}" for number in range(500_000))
-    handle = store.save_output(NOBODY, whole)
-    page = store.read_output(NOBODY, handle, 3_999_990, 5)
-
-    assert page.text == whole[3_999_990:3_999_995]
-    assert (page.total, page.next_offset) == (4_000_000, 3_999_995)
-
-
 def test_the_oldest_outputs_of_a_caller_go_when_they_are_too_large_together(
     store: Store, clock: Clock
 ) -> None:
