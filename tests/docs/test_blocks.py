@@ -250,7 +250,7 @@ def test_blank_words_at_the_end_of_a_line_do_no_harm_in_rst() -> None:
     assert complaints(tree) == []
 
 
-def test_lists_hold_lists_in_both_languages() -> None:
+def test_lists_contain_lists_in_both_languages() -> None:
     inner = Bullets(((paragraph("two"),), (CodeBlock("a\n\n  b"),)), ordered=True)
     page = of(Bullets(((paragraph("one"), inner, paragraph("more")), (paragraph("three"),))))
 

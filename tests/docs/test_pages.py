@@ -403,7 +403,7 @@ def test_tools_beyond_the_budget_are_counted() -> None:
 
 
 @given(st.integers(40, 2_000), st.integers(0, 40), st.text(max_size=300))
-def test_the_budget_holds(budget: int, count: int, text: str) -> None:
+def test_no_index_exceeds_the_budget(budget: int, count: int, text: str) -> None:
     tools = [spec(name=f"t{n}", description=text, toolkit=kit(f"k{n % 7}")) for n in range(count)]
 
     assert len(prompt_index(tools, budget)) <= budget

@@ -101,7 +101,7 @@ def test_no_text_makes_a_passage_too_long_or_breaks_out_of_it(text: str) -> None
 
 @example("```\n<<<<<<<", 2)
 @given(st.text(st.sampled_from("ab *`_\\<\u202e\U000e0041\n-"), max_size=3_000), st.integers(1, 9))
-def test_everything_said_is_in_some_passage(text: str, times: int) -> None:
+def test_every_word_of_a_page_is_in_a_passage(text: str, times: int) -> None:
     tool = documented(text=f"{text}{'word ' * 200 * times}")
 
     found = passages(tool)

@@ -94,7 +94,7 @@ def described(schema: dict[str, Any]) -> str:
         ({"$ref": "http://example.org/x"}, "`http://example.org/x`"),
     ],
 )
-def test_kinds_and_constraints_are_said_in_words(schema: Any, expected: str | None) -> None:
+def test_kinds_and_constraints_become_words(schema: Any, expected: str | None) -> None:
     assert phrase(schema) == (expected or "string and any value (at least 2 characters)")
 
 
@@ -176,7 +176,7 @@ def test_a_web_of_types_is_described_in_the_size_of_its_source() -> None:
     assert found.count("\n") < 400
 
 
-def test_depth_and_length_are_bounded_and_said() -> None:
+def test_depth_and_length_are_bounded_and_the_page_says_so() -> None:
     deep: dict[str, Any] = {"type": "string"}
     for _ in range(60):
         deep = {"type": "object", "properties": {"in": deep}}

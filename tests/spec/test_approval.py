@@ -17,7 +17,7 @@ DECORATED = """
     async def is_risky_async(args): return False
     @tool(needs_approval={given})
     def shell(command: str):
-        "Run a command in the shell and tell what it printed."
+        "Run a command in the shell and return its output."
 """
 
 
@@ -82,7 +82,7 @@ CONSTANTS = """
     TOOL_NAME = "shell"
     {given}
     def run(command: str):
-        "Run a command in the shell and tell what it printed."
+        "Run a command in the shell and return its output."
 """
 
 

@@ -26,7 +26,7 @@ class ShellTool(BaseTool):
 
     def validate_args(self, args): return True, ""
 
-    def execute(self, args: dict) -> ToolResult: ...
+    async def execute(self, args: dict) -> ToolResult: ...
 '''
 
 
@@ -40,7 +40,7 @@ def test_a_subclass_with_execute_is_a_tool() -> None:
     assert (tool.output_kind, tool.stdout_kind) == ("execution_result", "file_view")
     assert tool.stderr_kind == "error"
     assert tool.rights.needs_approval
-    assert tool.display_name == "Shell"
+    assert (tool.display_name, tool.is_async) == ("Shell", True)
 
 
 def test_attributes_may_be_properties() -> None:
@@ -168,10 +168,6 @@ def test_a_subclass_without_execute_is_an_error() -> None:
 
     assert result.tools == ()
     assert [(item.rule, item.line) for item in result.findings] == [("missing-execute", 2)]
-
-
-def test_execute_may_be_async() -> None:
-    assert one("class A(BaseTool):\n    async def execute(self, args): ...").is_async
 
 
 GOOGLE = """

@@ -16,7 +16,7 @@ TOOL_NAME = "weather"
 TOOL_DESCRIPTION = "Tell the weather of a city."
 TOOL_PARAMETERS = {SCHEMA}
 
-def run(city, ctx=None):
+async def run(city, ctx=None):
     """Ask the service."""
 
 def helper(): ...
@@ -34,33 +34,11 @@ def test_the_constants_and_run_are_one_tool() -> None:
         "required": ["city"],
     }
     assert tool.injected == {"ctx": "context"}
-    assert tool.display_name == "Weather"
+    assert (tool.display_name, tool.is_async) == ("Weather", True)
 
 
 def test_a_schema_written_by_hand_that_fits_has_nothing_to_report() -> None:
     assert not rules(WEATHER) & {"schema-mismatch", "missing-annotation", "undescribed-parameter"}
-
-
-@each_row(
-    "context",
-    [
-        "ctx",
-        "ctx=None",
-        "ctx: dict = None",
-        "ctx: 'Ctx | None' = None",
-        "*, ctx",
-        "ctx: Any = None",
-    ],
-)
-def test_the_context_parameter_is_hidden(context: str) -> None:
-    source = f'TOOL_NAME = "f"\nfrom typing import Any\ndef run(city: str, {context}): ...'
-
-    assert list(one(source).parameters["properties"]) == ["city"]
-    assert one(source).injected == {"ctx": "context"}
-
-
-def test_run_may_be_async() -> None:
-    assert one(WEATHER.replace("def run", "async def run")).is_async
 
 
 @each_row(
@@ -121,12 +99,9 @@ def test_a_schema_that_disagrees_with_run_is_a_finding(signature: str, about: st
     assert {item.line for item in found} == {4}
 
 
-def test_run_may_need_less_than_the_schema_requires() -> None:
-    assert "schema-mismatch" not in rules(WEATHER.replace("city, ctx", "city='Bonn', ctx"))
-
-
-def test_run_may_take_everything_as_keywords() -> None:
-    assert "schema-mismatch" not in rules(WEATHER.replace("city, ctx=None", "**arguments"))
+@each_row("signature", ["city='Bonn', ctx=None", "**arguments"])
+def test_run_may_need_less_than_the_schema_requires(signature: str) -> None:
+    assert "schema-mismatch" not in rules(WEATHER.replace("city, ctx=None", signature))
 
 
 @each_row("value", ["3", "None", "['a']", "b'weather'"])

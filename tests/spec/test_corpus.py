@@ -26,7 +26,7 @@ def corpus() -> list[Path]:
 
 
 def check_reading(file: Path, path: str) -> None:
-    """Read one file and check what holds for every reading."""
+    """Read one file and check what is true of every reading."""
     try:
         source = decode(file.read_bytes())
     except (SyntaxError, UnicodeDecodeError):

@@ -130,6 +130,7 @@ def test_sections_go_to_the_documentation_and_the_detailed_description() -> None
         ("def f():\n    'Do' ' it.'", "Do it."),
         ("def f():\n    r'Do \\d.'", "Do \\d."),
         ("def f():\n    '''\n    Do it.\n    '''", "Do it."),
+        ("def f():\n    '''Do:\n\n      - a\n        - b\n    '''", "Do:\n\n- a\n  - b"),
         ('def f(x):\n    """\n    Args:\n        x: The x.\n    """', "f function"),
         ('def f():\n    """Returns:\n        The x.\n    """', "f function"),
         ("class K:\n    @method_metadata()\n    def f(self): ...", "f function"),
@@ -172,12 +173,6 @@ def test_the_tool_is_described_by_decorator_then_docstring_then_the_fallback(
 @each_row("docs", ["''", "'   '", "'''\n    '''", "f'Docs.'"])
 def test_an_empty_docstring_is_none(docs: str) -> None:
     assert "missing-docstring" in rules(f"def f():\n    {docs}")
-
-
-def test_a_docstring_is_dedented() -> None:
-    source = 'def f():\n    """Do it:\n\n      - one\n        - two\n    """'
-
-    assert one(source).description == "Do it:\n\n- one\n  - two"
 
 
 def test_a_description_of_a_hidden_parameter_reaches_no_model() -> None:

@@ -30,11 +30,15 @@ CONTEXT = "from toolkiln import Context\n"
         "x: int, ctx: 'Optional[Context]' = None",
         "x: int, ctx: Optional['Context'] = None",
         "x: int, ctx=None",
+        "x: int, ctx: dict = None",
+        "x: int, ctx: Any = None",
+        "x: int, ctx: 'Ctx | None' = None",
+        "x: int, *, ctx",
         "ctx, x: int",
     ],
 )
 def test_the_context_is_hidden_in_any_position(signature: str) -> None:
-    imports = f"import typing\nfrom typing import Annotated, Optional, Union\n{CONTEXT}"
+    imports = f"import typing\nfrom typing import Annotated, Any, Optional, Union\n{CONTEXT}"
     tool = one(f"{imports}def f({signature}): ...")
 
     assert "ctx" not in tool.parameters["properties"]

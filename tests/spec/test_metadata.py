@@ -77,12 +77,12 @@ def test_what_is_not_given_has_its_default(dialect: str) -> None:
 
 
 @each_row("dialect", ["function", "decorated", "constants", "toolkit"])
-def test_tools_are_visible_unless_said_otherwise(dialect: str) -> None:
+def test_tools_are_visible_by_default(dialect: str) -> None:
     assert one(EVERY_DIALECT[dialect]).visible
 
 
 @each_row("decorator", ["", "@tool_metadata()\n", "@tool_metadata(weight=1)\n"])
-def test_toolkits_are_hidden_unless_said_otherwise(decorator: str) -> None:
+def test_toolkits_are_hidden_by_default(decorator: str) -> None:
     assert not kit(decorator + KIT).visible
     assert kit("@tool_metadata(visible=True)\n" + KIT).visible
 

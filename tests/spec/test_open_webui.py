@@ -1,6 +1,6 @@
 """Files written for Open WebUI are read as they are."""
 
-from reading import names, one, properties, reading, rules
+from reading import names, one, properties, rules
 
 from tables import each_row
 from toolkiln.model.spec import Dialect
@@ -19,7 +19,10 @@ license: MIT
 
 from typing import Any, Awaitable, Callable, Optional
 from pydantic import BaseModel, Field
+from open_webui.config import CONFIG
 from open_webui.models.users import Users
+
+LOADED = CONFIG.load()
 
 class Tools:
     class Valves(BaseModel):
@@ -143,9 +146,3 @@ def test_double_underscores_are_special_at_both_ends_and_in_tools_only() -> None
     assert one(source).injected == {"__z__": "__z__"}
     assert list(properties(source)) == ["__x", "y__"]
     assert properties("def f(__user__: str): ...") == {"__user__": {"type": "string"}}
-
-
-def test_unknown_imports_never_stop_the_reading() -> None:
-    source = "import torch\nfrom open_webui.config import X\nY = X.load()\n" + WEATHER
-
-    assert len(reading(source).tools) == 1

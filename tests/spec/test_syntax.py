@@ -155,7 +155,7 @@ def test_encodings_and_line_ends_of_python_are_understood(data: bytes, default: 
 
 
 @each_row("prefix", ["\ufeff", "\f", "\n\n", "#!/usr/bin/env python3\n", "\\\n"])
-def test_what_python_lets_stand_before_code_may_stand_there(prefix: str) -> None:
+def test_what_python_allows_before_code_is_read(prefix: str) -> None:
     assert one(f"{prefix}def f(x: int): ...").name == "f"
 
 

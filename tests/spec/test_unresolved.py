@@ -132,8 +132,6 @@ def test_a_default_that_a_call_changes_later_is_left_alone() -> None:
         ("class K(BaseTool):\n    parameters = make()\n    def execute(self, a: int): ...", 2),
     ],
 )
-def test_a_schema_that_only_running_would_tell_is_reported_and_derived(
-    source: str, line: int
-) -> None:
+def test_a_schema_known_only_at_run_time_is_reported_and_derived(source: str, line: int) -> None:
     assert [item.line for item in findings(source, "unknown-value")] == [line]
     assert properties(source) == {"a": {"type": "integer"}}

@@ -232,7 +232,7 @@ def _variable(d: Draft, name: str) -> Named:
 
 
 def _docstring(d: Draft) -> list[str]:
-    return ['    """What it stands for.\n\n    At length.\n    """\n'] if d.rarely(5) else []
+    return ['    """What it means.\n\n    At length.\n    """\n'] if d.rarely(5) else []
 
 
 _MAKERS = {

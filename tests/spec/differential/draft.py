@@ -1,4 +1,4 @@
-"""A module being written: its imports, its definitions and the order they may stand in.
+"""A module being written: its imports, its definitions and the order they may have.
 
 `expressions` and `definitions` write the parts, `generate` the whole. All choices go
 through one hypothesis `draw`, simplest first, so that a failing module shrinks.

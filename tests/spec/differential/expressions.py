@@ -95,7 +95,7 @@ class Type:
 
 
 def annotation(d: Draft, depth: int = 3) -> Type:
-    """A type where an annotation stands: quoted now and then, as a whole."""
+    """A type as an annotation: quoted now and then, as a whole."""
     if not d.lazy and d.rarely(8):
         with d.read_late():
             inner = expression(d, depth)

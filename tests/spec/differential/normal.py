@@ -16,7 +16,7 @@ _NAMED = ("properties", "patternProperties", "dependentSchemas")
 
 
 def text(schema: Schema | None) -> str:
-    """The normalised schema as JSON, which tells `true` from `1` where `==` does not."""
+    """The normalised schema as JSON, in which `true` differs from `1`, as it does not for `==`."""
     return json.dumps(None if schema is None else normalise(schema), indent=2, sort_keys=True)
 
 
@@ -74,7 +74,7 @@ class _Walk:
 
 
 def _number(value: Any) -> Any:
-    """JSON Schema holds 1.0 and 1 to be the same number."""
+    """In JSON Schema 1.0 and 1 are the same number."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
