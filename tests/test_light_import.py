@@ -134,6 +134,7 @@ def test_the_store_is_loaded_when_something_is_to_be_remembered(
 def test_every_public_name_is_there_and_another_is_an_attribute_error() -> None:
     import toolkiln
 
-    assert all(getattr(toolkiln, name) for name in toolkiln.__all__)
+    loaded("import toolkiln; [getattr(toolkiln, name) for name in toolkiln.__all__]")
+
     with pytest.raises(AttributeError, match="nonsense"):
         _ = getattr(toolkiln, "nonsense")  # noqa: B009 - mypy knows the name is wrong

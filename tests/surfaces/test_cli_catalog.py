@@ -386,6 +386,7 @@ class TestAdd:
             assert desk.invoke("add", "draft.py", f"--name={name}").code == 1
 
         assert sorted(desk.folder.rglob("*.py")) == before
+        assert desk.invoke("add", "draft.py", "--name=").code == 0  # the name of the file
 
     def test_what_cannot_be_read_is_a_clear_error(self, desk: Shell) -> None:
         for name in ("nope.py", "tools"):

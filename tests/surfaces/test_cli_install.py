@@ -81,14 +81,15 @@ def installed(file: Path, client: McpClientApp, name: str = "toolkiln") -> dict[
 def test_a_client_gets_a_command_that_works_from_anywhere(name: str, desk: Shell) -> None:
     file = home(desk) / FILES[name][0]
 
+    before = set(home(desk).rglob("*"))
     printed = desk.invoke("install", name, "--print")
-    was_there = file.exists()
+    after = set(home(desk).rglob("*"))
     done = desk.invoke("install", name)
 
     project = str(desk.folder)
     expected = [str(COMMAND), "-C", project, "mcp", "--tools", f"{project}/tools"]
     assert printed.err == f"note: this goes into {file}\n"
-    assert not was_there
+    assert after == before
     assert (done.code, done.out) == (0, f"added: {file}: toolkiln\n")
     assert command(installed(file, CLIENTS[name])) == expected
     assert parsed(printed.out, file.suffix) == parsed(file.read_text(), file.suffix)
