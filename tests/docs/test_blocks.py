@@ -239,7 +239,7 @@ def test_titles_stay_titles_in_rst(text: str) -> None:
         *[visible(text)] * 2,
         "y",
     ]
-    assert all("Duplicate implicit target" in said for said in complaints(tree))  # a mere note
+    assert all("Duplicate implicit target" in text for text in complaints(tree))  # a mere note
 
 
 def test_blank_words_at_the_end_of_a_line_do_no_harm_in_rst() -> None:

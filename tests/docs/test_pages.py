@@ -326,8 +326,8 @@ def test_no_text_of_a_tool_breaks_out_of_its_place(text: str) -> None:
 def test_no_text_of_a_tool_makes_docutils_complain(text: str) -> None:
     tree = doctree(rst(page_of(everywhere(text), admission(admitted_by=text))))
 
-    said = [node.astext() for node in tree.findall() if node.tagname == "system_message"]
-    assert said == []
+    complaints = [node.astext() for node in tree.findall() if node.tagname == "system_message"]
+    assert complaints == []
     assert not [n for n in tree.findall() if n.tagname in {"raw", "image", "target", "reference"}]
 
 

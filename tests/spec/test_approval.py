@@ -57,7 +57,7 @@ def test_a_lambda_is_refused_and_people_are_asked() -> None:
 
 
 @each_row(
-    "given, rule, said",
+    "given, rule, words",
     [
         *((name, "unknown-value", repr(name))
           for name in ("missing", "imported", "NOT_CALLED", "Policy", "len")),
@@ -68,13 +68,13 @@ def test_a_lambda_is_refused_and_people_are_asked() -> None:
     ],
 )  # fmt: skip
 def test_anything_but_a_flag_or_a_function_of_the_file_means_always(
-    given: str, rule: str, said: str
+    given: str, rule: str, words: str
 ) -> None:
     source = DECORATED.format(given=given)
 
     (finding,) = findings(source, rule)
 
-    assert said in finding.message
+    assert words in finding.message
     assert asks(one(source)) == (True, None)
 
 

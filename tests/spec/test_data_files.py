@@ -122,7 +122,7 @@ def test_the_files_of_all_tools_and_of_the_table_count_together(tmp_path: Path) 
 
 
 @each_row(
-    "pattern, said",
+    "pattern, words",
     [
         ("/etc/passwd", "relative"),
         ("~/x", "relative"),
@@ -156,7 +156,7 @@ def test_the_files_of_all_tools_and_of_the_table_count_together(tmp_path: Path) 
     ],
 )
 def test_what_cannot_be_a_data_file_is_an_error_and_not_read(
-    tmp_path: Path, pattern: str, said: str
+    tmp_path: Path, pattern: str, words: str
 ) -> None:
     tools = tmp_path / "tools"
     put(tools, data__x_json=b"", helper_py=b"", fast_so=b"")
@@ -175,7 +175,7 @@ def test_what_cannot_be_a_data_file_is_an_error_and_not_read(
 
     [(rule, message)] = errors(found)
     assert rule == "bad-file"
-    assert said in message
+    assert words in message
     assert found.data_files == ()
 
 

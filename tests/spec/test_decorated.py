@@ -148,7 +148,7 @@ def test_an_option_of_the_wrong_kind_is_an_error_and_left_out(options: str) -> N
     result = reading(f'from toolkiln import tool\n@tool({options})\ndef f():\n    "Do it."')
 
     errors = [item for item in result.findings if item.severity is Severity.ERROR]
-    assert errors, "nothing said"
+    assert errors, "no error"
     assert all(item.fix and item.line in (2, 3) for item in errors)
     plain = one('@tool\ndef f():\n    "Do it."').model_dump(exclude={"digest", "line"})
     assert result.tools[0].model_dump(exclude={"digest", "line"}) == plain

@@ -281,7 +281,7 @@ def test_a_comment_on_another_line_overrules_nothing_and_is_reported(source: str
 
 
 @each_row(
-    "comment, said",
+    "comment, words",
     [
         ("# toolkiln: ignore", "names no rule"),
         ("# toolkiln: ignore[]", "names no rule"),
@@ -294,13 +294,13 @@ def test_a_comment_on_another_line_overrules_nothing_and_is_reported(source: str
         ("# toolkiln: ignore[missing-docstring]", "cannot be overruled"),
     ],
 )
-def test_a_comment_that_overrules_nothing_is_a_warning(comment: str, said: str) -> None:
+def test_a_comment_that_overrules_nothing_is_a_warning(comment: str, words: str) -> None:
     source = f"KEY = {SECRET}  {comment}\n{TOOL}"
 
     [unused] = findings(source, "unused-ignore")
     [secret] = findings(source, "literal-secret")
 
-    assert said in unused.message
+    assert words in unused.message
     assert (unused.severity, unused.line) == (Severity.WARNING, 1)
     assert secret.severity is Severity.ERROR
 
@@ -378,6 +378,6 @@ def test_each_rule_needs_its_name() -> None:
 
 def test_the_documentation_lists_the_rules_that_can_be_overruled() -> None:
     page = (Path(__file__).parents[2] / "docs" / "findings.md").read_text("utf-8")
-    said = page.partition("These rules can be overruled: ")[2].partition(". ")[0]
+    listed = page.partition("These rules can be overruled: ")[2].partition(". ")[0]
 
-    assert {name.strip("`") for name in said.replace("\n", " ").split(", ")} == OVERRULABLE
+    assert {name.strip("`") for name in listed.replace("\n", " ").split(", ")} == OVERRULABLE

@@ -130,7 +130,7 @@ def default(d: Draft, type_: Type) -> str:
 
 def field_arguments(d: Draft, kind: str, *, odd: bool = True) -> list[str]:
     """Keyword arguments for `Field`: constraints that suit the kind, or not, and texts."""
-    if "mute" in kind.split():  # pydantic forgets what is said of these; the reader keeps it
+    if "mute" in kind.split():  # pydantic forgets the constraints of these; the reader keeps it
         return []
     # Of a generic model so constrained, pydantic writes the same definition twice.
     if odd and "generic" not in kind and d.rarely(16):
