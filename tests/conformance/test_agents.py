@@ -1,4 +1,4 @@
-"""Real agents on a scripted model: told of the tools by `toolkiln install`, they call one.
+"""Real agents on a scripted model: they call a tool that `toolkiln install` gave them.
 
 Nothing leaves the machine. The model asks for a tool that only Toolkiln has, and the result
 that the agent brings back to it is compared with what the tool gives.
@@ -36,7 +36,7 @@ def split_bill(total: float, people: int, tip: float = 10) -> float:
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent: how it is told of the model, and how it is asked."""
+    """One agent: how it finds the model, and how it gets its prompt."""
 
     program: str
     """Its name, or where its binary lies: without npm's scripts some names lead nowhere."""
@@ -108,12 +108,16 @@ AGENTS = {
 }
 
 
-def play(turn: Turn) -> Step:
-    """Call the tool, then say what it gave."""
-    if turn.results:
-        return Step(text=f"Each pays this: {turn.results[-1]}")
-    name = turn.named("split_bill")
-    return Step(tool=name, arguments={"total": 100, "people": 3}) if name else Step(text="No tool.")
+def calling(tool: str, **arguments: object) -> Callable[[Turn], Step]:
+    """Call the tool, then say its result."""
+
+    def play(turn: Turn) -> Step:
+        if turn.results:
+            return Step(text=f"The result: {turn.results[-1]}")
+        name = turn.named(tool)
+        return Step(tool=name, arguments=arguments) if name else Step(text="No tool.")
+
+    return play
 
 
 def converse(
@@ -132,6 +136,13 @@ def converse(
     )
 
 
+def results(model: Model, done: "subprocess.CompletedProcess[str]") -> list[str]:
+    """What the agent brought back to the model."""
+    found = [turn.results[-1] for turn in model.turns if turn.results]
+    assert found, f"{done.stdout}\n{done.stderr}\n{model.turns}\n{model.unknown}"
+    return found
+
+
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_calls_a_tool_and_passes_its_result_to_the_model(
     name: str, programs: Programs, tmp_path: Path
@@ -139,22 +150,12 @@ def test_an_agent_calls_a_tool_and_passes_its_result_to_the_model(
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "split_bill.py").write_text(SHARE)
     (tmp_path / "toolkiln.toml").write_text('state = "state"\ndev = true\n')
-    with serving(play) as model:
+    with serving(calling("split_bill", total=100, people=3)) as model:
         done = converse(name, programs, tmp_path / "home", tmp_path, model)
 
-    results = [turn.results[-1] for turn in model.turns if turn.results]
-    assert results, f"{done.stdout}\n{done.stderr}\n{model.turns}\n{model.unknown}"
-    assert "36.67" in results[0]
-    assert "Each pays this" in done.stdout
+    assert "36.67" in results(model, done)[0]
+    assert "The result" in done.stdout
     assert "36.67" in done.stdout
-
-
-def wait_45_seconds(turn: Turn) -> Step:
-    """Call the slow tool, then say what it gave."""
-    if turn.results:
-        return Step(text=f"It said: {turn.results[-1]}")
-    name = turn.named("test_slow_tool")
-    return Step(tool=name, arguments={"seconds": 45}) if name else Step(text="No tool.")
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
@@ -163,10 +164,8 @@ def test_an_agent_waits_for_a_call_of_45_seconds(
 ) -> None:
     options = ["--url", url] if transport == "http" else []
 
-    with serving(wait_45_seconds) as model:
+    with serving(calling("test_slow_tool", seconds=45)) as model:
         done = converse("claude-code", programs, tmp_path / "home", project, model, *options)
 
-    results = [turn.results[-1] for turn in model.turns if turn.results]
-    assert results, f"{done.stdout}\n{done.stderr}\n{model.turns}\n{model.unknown}"
-    assert "waited for 45 s" in results[0]
+    assert "waited for 45 s" in results(model, done)[0]
     assert "waited for 45 s" in done.stdout

@@ -30,11 +30,7 @@ TOOLS = '''from toolkiln import Context, tool
 
 @tool
 def greet(name: str) -> str:
-    """Greet a person by name.
-
-    Args:
-        name: Who is greeted.
-    """
+    """Greet a person by name."""
     return f"Hello {name}"
 
 
@@ -52,11 +48,7 @@ def limited() -> str:
 
 @tool
 def pay(amount: int) -> int:
-    """Pay an amount, once a person has approved it.
-
-    Args:
-        amount: How much.
-    """
+    """Pay an amount, once a person has approved it."""
     return amount
 
 

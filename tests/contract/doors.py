@@ -10,13 +10,14 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import httpx2
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -82,14 +83,14 @@ class Project:
 
 
 def outcome_of(result: Result) -> Outcome:
-    """The outcome that a result tells."""
+    """The outcome of a result."""
     if result.error is not None:
         return Outcome(code=result.error.code)
     return Outcome(result.value)
 
 
 class Python:
-    """A program that opens the project, and calls for somebody whom it has authenticated."""
+    """A program that opens the project, and calls for a user whom it has authenticated."""
 
     def __init__(self, kiln: Kiln) -> None:
         self.kiln = kiln
@@ -138,27 +139,29 @@ class Http:
 
 
 class Mcp:
-    """An MCP client, over either transport."""
+    """An MCP client that stays connected, in the event loop of another thread."""
 
-    def __init__(self, connect: "Callable[[], AbstractAsyncContextManager[Client]]") -> None:
-        self._connect = connect
+    def __init__(self, portal: BlockingPortal, client: Client) -> None:
+        self._portal, self._client = portal, client
 
     def call(self, tool: str, **arguments: Any) -> Outcome:
-        return asyncio.run(self._call(tool, arguments))
+        outcome: Outcome = self._portal.call(self._call, tool, arguments)
+        return outcome
 
     def names(self) -> set[str]:
-        return asyncio.run(self._names())
+        return {tool.name for tool in self._portal.call(self._client.list_tools).tools}
 
     async def _call(self, tool: str, arguments: dict[str, Any]) -> Outcome:
-        async with asyncio.timeout(BOUND), self._connect() as client:
+        async with asyncio.timeout(BOUND):
             try:
-                result = await client.call_tool(tool, arguments)
+                result = await self._client.call_tool(tool, arguments)
             except MCPError as error:  # the protocol's answer for a tool that is not listed
                 is_unknown = "there is no tool named" in error.message
                 return Outcome(code="unknown_tool" if is_unknown else error.message)
             meta = result.meta or {}
             if "toolkiln/task" in meta:  # it waits for a person, whom this client cannot ask
-                waited = await client.call_tool("await_task", {"task_id": meta["toolkiln/task"]})
+                task = {"task_id": meta["toolkiln/task"]}
+                waited = await self._client.call_tool("await_task", task)
                 return _awaited(waited.structured_content)
         if result.is_error:
             return Outcome(code=meta["toolkiln/code"])
@@ -166,16 +169,21 @@ class Mcp:
         is_wrapped = isinstance(content, dict) and content.keys() == {"result"}
         return Outcome(content["result"] if is_wrapped else content)
 
-    async def _names(self) -> set[str]:
-        async with asyncio.timeout(BOUND), self._connect() as client:
-            return {tool.name for tool in (await client.list_tools()).tools}
+
+@contextmanager
+def _connected(client: AbstractAsyncContextManager[Client]) -> Iterator[Door]:
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(client) as connected,
+    ):
+        yield Mcp(portal, connected)
 
 
-def _awaited(told: Any) -> Outcome:
+def _awaited(task: Any) -> Outcome:
     """The outcome of a task, as the model reads it."""
-    if told["status"] == "ok":
-        return Outcome(json.loads(told["result"]))
-    assert "rejected" in told["result"]
+    if task["status"] == "ok":
+        return Outcome(json.loads(task["result"]))
+    assert "rejected" in task["result"]
     return Outcome(code="rejected")
 
 
@@ -206,32 +214,29 @@ def http(project: Project) -> Iterator[Door]:
 @contextmanager
 def mcp_http(project: Project) -> Iterator[Door]:
     """`toolkiln serve`, and MCP over HTTP."""
-    with _served(project) as url:
 
-        @asynccontextmanager
-        async def connect() -> AsyncIterator[Client]:
-            headers = {"Authorization": f"Bearer {project.ann}"}
-            async with (
-                create_mcp_http_client(headers=headers) as http,
-                Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client,
-            ):
-                yield client
+    @asynccontextmanager
+    async def connect(url: str) -> AsyncIterator[Client]:
+        headers = {"Authorization": f"Bearer {project.ann}"}
+        async with (
+            create_mcp_http_client(headers=headers) as http,
+            Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client,
+        ):
+            yield client
 
-        yield Mcp(connect)
+    with _served(project) as url, _connected(connect(url)) as door:
+        yield door
 
 
 @contextmanager
 def mcp_stdio(project: Project) -> Iterator[Door]:
     """`toolkiln mcp`."""
-
-    def connect() -> Client:
-        environ = project.environ(project.ann)
-        server = StdioServerParameters(
-            command=str(COMMAND), args=["mcp"], cwd=project.folder, env=environ
-        )
-        return Client(stdio_client(server))
-
-    yield Mcp(connect)
+    environ = project.environ(project.ann)
+    server = StdioServerParameters(
+        command=str(COMMAND), args=["mcp"], cwd=project.folder, env=environ
+    )
+    with _connected(Client(stdio_client(server))) as door:
+        yield door
 
 
 @contextmanager

@@ -11,32 +11,19 @@ STARTED, ENDED = threading.Event(), threading.Event()
 
 @tool(read_only=True)
 def add(a: int, b: int = 1) -> int:
-    """Add two numbers.
-
-    Args:
-        a: The first.
-        b: The second.
-    """
+    """Add two numbers."""
     return a + b
 
 
 @tool
 def pair(a: str) -> dict[str, str]:
-    """Give a text with a name.
-
-    Args:
-        a: The text.
-    """
+    """Give a text with a name."""
     return {"a": a}
 
 
 @tool(name="Shout-Aloud")
 def shout(text: str) -> str:
-    """Say it in capitals.
-
-    Args:
-        text: What to say.
-    """
+    """Say it in capitals."""
     print(text)
     return text.upper()
 
@@ -55,21 +42,13 @@ def lie() -> int:
 
 @tool
 def long_text(size: int) -> str:
-    """Give a long text.
-
-    Args:
-        size: How many characters.
-    """
+    """Give a long text."""
     return "x" * size
 
 
 @tool
 def work(ctx: Context, steps: int = 3) -> str:
-    """Work in steps.
-
-    Args:
-        steps: How many.
-    """
+    """Work in steps."""
     for step in range(steps):
         ctx.report_progress(step + 1, steps, f"step {step + 1}")
     ctx.log("all done")
@@ -89,11 +68,7 @@ async def wait() -> str:
 
 @tool(needs_approval=True)
 def risky(what: str) -> str:
-    """Do something that a person has to allow.
-
-    Args:
-        what: The thing to do.
-    """
+    """Do something that a person has to allow."""
     return f"did {what}"
 
 

@@ -11,12 +11,7 @@ DOT = {"type": "image", "data": "AAEC", "mimeType": "image/png"}
 
 @tool
 def add(a: int, b: int = 1) -> int:
-    """Add two numbers.
-
-    Args:
-        a: The first.
-        b: The second.
-    """
+    """Add two numbers."""
     return a + b
 
 
@@ -44,17 +39,13 @@ def talk() -> list[dict[str, Any]]:
 
 @prompt
 def greet(ctx: Context) -> str:
-    """Greet somebody who is asked for a name."""
+    """Greet a person who is asked for a name."""
     return f"Hello {ctx.ask(Form('Who?', {'name': str}))['name']}"
 
 
 @prompt
 def misshapen(kind: str) -> Any:
-    """Return what is no message.
-
-    Args:
-        kind: Which way.
-    """
+    """Return what is no message."""
     return {
         "number": 3,
         "nothing": None,
@@ -89,7 +80,7 @@ async def slow() -> str:
 
 @prompt(needs_approval=True)
 def guarded() -> str:
-    """Run once somebody has said yes."""
+    """Run once a person has said yes."""
     return "yes"
 
 
@@ -101,12 +92,7 @@ def today() -> str:
 
 @resource("notes://{year}/{name}")
 def note(year: int, name: Literal["spring", "summer"] | str) -> dict[str, Any]:
-    """A note of some year.
-
-    Args:
-        year: The year.
-        name: The name.
-    """
+    """A note of some year."""
     return {"year": year, "name": name}
 
 

@@ -1,4 +1,4 @@
-"""What clients of both eras are told when the catalog changes, and large catalogs."""
+"""How clients of both eras hear of changes of the catalog, and large catalogs."""
 
 import asyncio
 from pathlib import Path
@@ -15,13 +15,13 @@ from .served import BOUND, serving
 
 @pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
 async def test_a_tool_that_is_written_is_announced_and_listed(tmp_path: Path, era: str) -> None:
-    tools, told = tmp_path / "tools", asyncio.Event()
+    tools, heard = tmp_path / "tools", asyncio.Event()
     tools.mkdir()
     (tools / "greet.py").write_text(GREET)
 
     async def hear(message: Any) -> None:
         if getattr(message, "method", "") == "notifications/tools/list_changed":
-            told.set()
+            heard.set()
 
     async with (
         serving(tmp_path / "state", FUNCTIONS, tools=tools) as served,
@@ -30,14 +30,14 @@ async def test_a_tool_that_is_written_is_announced_and_listed(tmp_path: Path, er
     ):
         before = {tool.name for tool in (await client.list_tools()).tools}
         if era == "legacy":
-            changing = asyncio.create_task(_change_until(tools, told))
-            await told.wait()
+            changing = asyncio.create_task(_change_until(tools, heard))
+            await heard.wait()
         else:
             async with client.listen(tools_list_changed=True) as changes:
-                changing = asyncio.create_task(_change_until(tools, told))
+                changing = asyncio.create_task(_change_until(tools, heard))
                 async for event in changes:
                     if isinstance(event, ToolsListChanged):
-                        told.set()
+                        heard.set()
                         break
         await changing
         after = {tool.name for tool in (await client.list_tools()).tools}
@@ -73,36 +73,39 @@ async def _marks(url: str, era: str) -> dict[str, object]:
     return {name: (meta or {}).get("toolkiln/dev") for name, meta in marked.items()}
 
 
-async def _change_until(tools: Path, told: asyncio.Event) -> None:
+async def _change_until(tools: Path, heard: asyncio.Event) -> None:
     """Change a file again and again: watching may begin after the first time."""
     number = 0
-    while not told.is_set():
+    while not heard.is_set():
         number += 1
         text = GREET.replace("greet", "welcome").replace("Hello", f"Hello {number}")
         (tools / "welcome.py").write_text(text)
         await asyncio.sleep(0.3)
 
 
-async def test_a_large_catalog_is_found_and_called_by_way_of_tools(tmp_path: Path) -> None:
+async def test_a_large_catalog_is_found_and_called_by_tools_that_declare_their_effects(
+    tmp_path: Path,
+) -> None:
     async with serving(tmp_path, mcp_tools=3) as served, Client(served.url) as client:
-        names = {tool.name for tool in (await client.list_tools()).tools}
+        listed = {tool.name: tool.annotations for tool in (await client.list_tools()).tools}
         called = await client.call_tool("call_tool", {"name": "add", "arguments": {"a": 4}})
         direct = await client.call_tool("add", {"a": 4})
         described = await client.call_tool("describe_tool", {"name": "add"})
 
-    assert {"search_tools", "describe_tool", "call_tool"} <= names
-    assert "add" not in names
+    effects = {
+        name: (hints.read_only_hint, hints.destructive_hint, hints.open_world_hint)
+        for name, hints in listed.items()
+        if hints is not None
+    }
+    reading = ("search_tools", "describe_tool", "rag_search", "read_output", "check_task")
+    assert effects == {
+        **dict.fromkeys((*reading, "await_task"), (True, False, False)),
+        "cancel_task": (False, True, False),
+        "call_tool": (False, True, True),
+        "write_python_tool": (False, True, True),
+    }
+    assert listed["cancel_task"] is not None
+    assert listed["cancel_task"].idempotent_hint is True
     assert called.structured_content is None or "5" in called.content[0].text  # type: ignore[union-attr]
     assert direct.structured_content == {"result": 5}
     assert described.structured_content["name"] == "add"
-
-
-async def test_pages_of_tools_are_resources(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served, Client(served.url) as client:
-        listed = (await client.list_resources()).resources
-        templates = (await client.list_resource_templates()).resource_templates
-        page = (await client.read_resource("toolkiln://tools/add")).contents[0]
-
-    assert "toolkiln://tools/add" in {str(resource.uri) for resource in listed}
-    assert templates[0].uri_template == "toolkiln://tools/{name}"
-    assert "Add two numbers." in page.text  # type: ignore[union-attr]

@@ -12,8 +12,10 @@ import pytest
 import pytest_asyncio
 from mcp_types import Icon
 
+from tables import each_row
+
 from .functions import FUNCTIONS
-from .served import BOUND, Served, serving
+from .served import Served, serving
 from .wire import TASKS, Legacy, messages, meta, modern, modern_reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -64,21 +66,13 @@ def tell(ctx: Context) -> str:
 
 @tool(icon="text")
 def much(size: int) -> list[str]:
-    """Give many words.
-
-    Args:
-        size: How many.
-    """
+    """Give many words."""
     return ["word"] * size
 
 
 @tool(return_char_limit=100, icon="no-such-icon")
 def plain(size: int):
-    """Give a text without a promise.
-
-    Args:
-        size: How many characters.
-    """
+    """Give a text without a promise."""
     return "é" * size
 
 
@@ -99,12 +93,6 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     (place / "tools" / "sending.py").write_text(SENDING)
     async with serving(place / "state", FUNCTIONS, tools=place / "tools") as server:
         yield server
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(timeout=BOUND) as client:
-        yield client
 
 
 async def called(
@@ -164,27 +152,31 @@ async def test_rich_messages_are_for_the_user_and_offers_for_the_model(
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_cut_output_that_has_lost_its_form_is_an_error_that_reads_on(
+async def test_a_cut_output_names_the_tool_that_reads_on(
     client: httpx.AsyncClient, served: Served, era: str
 ) -> None:
     result = await called(client, served, era, "much", size=20_000)
+    text = await called(client, served, era, "long_text", size=60_000)
+    unpromised = await called(client, served, era, "plain", size=1000)
+    nothing = await called(client, served, era, "plain", size=0)
 
     cut, why, reading_on = (block["text"] for block in result["content"])
-    assert result["isError"] is True
+    assert result["isError"] is True  # it has lost its form
     assert "structuredContent" not in result
     assert len(cut) <= 50_000
     assert "was truncated" in why
+    assert "read_output" in reading_on
     handle = reading_on.split('"')[1]
     page = await called(client, served, era, "read_output", handle=handle, offset=159_990)
     assert page["structuredContent"]["text"].endswith('word"]')
-
-
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_no_text_is_no_block(client: httpx.AsyncClient, served: Served, era: str) -> None:
-    result = await called(client, served, era, "plain", size=0)
-
-    assert result["content"] == []
-    assert not result.get("isError")
+    assert text["content"][0]["text"] == text["structuredContent"]["result"]
+    assert len(text["structuredContent"]["result"]) <= 50_000
+    shown, reading_on = (block["text"] for block in unpromised["content"])
+    assert not unpromised.get("isError")
+    assert shown.startswith("é")
+    assert len(shown) <= 200
+    assert "of 1,000 characters were omitted" in reading_on
+    assert (nothing["content"], bool(nothing.get("isError"))) == ([], False)
 
 
 async def test_a_long_description_names_where_the_rest_is(
@@ -203,19 +195,7 @@ async def test_a_long_description_names_where_the_rest_is(
     assert tool in {one["name"] for one in listed}
 
 
-async def test_a_cut_output_that_promised_nothing_is_no_error(
-    client: httpx.AsyncClient, served: Served
-) -> None:
-    result = await called(client, served, "modern", "plain", size=1000)
-
-    text, reading_on = (block["text"] for block in result["content"])
-    assert not result.get("isError")
-    assert text.startswith("é")
-    assert len(text) <= 200
-    assert "of 1,000 characters were omitted" in reading_on
-
-
-def told(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def log_lines(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The log lines among messages."""
     return [one["params"] for one in heard if one.get("method") == "notifications/message"]
 
@@ -243,27 +223,23 @@ async def test_log_lines_come_before_the_result_from_the_level_that_a_session_se
     wrong = await legacy.ask("logging/setLevel", level="loud")
 
     assert "logging" in hello["result"]["capabilities"]
-    assert told(unset) == told(beside) == told(lines) == LINES
-    assert told(warnings) == LINES[1:]
+    assert log_lines(unset) == log_lines(beside) == log_lines(lines) == LINES
+    assert log_lines(warnings) == LINES[1:]
     assert wrong["error"]["code"] == -32602
     for heard in (unset, warnings, beside, lines):
         assert heard[-1]["result"]["structuredContent"] == {"result": "told"}
 
 
-@pytest.mark.parametrize(
-    ("level", "lines"), [(None, []), ("debug", LINES), ("info", LINES), ("error", [])]
-)
+@each_row("level, lines", [(None, []), ("debug", LINES), ("info", LINES), ("error", [])])
 async def test_a_modern_request_says_which_log_lines_it_wants(
     client: httpx.AsyncClient, served: Served, level: str | None, lines: list[dict[str, Any]]
 ) -> None:
     more: dict[str, Any] = {"io.modelcontextprotocol/logLevel": level} if level else {}
+    call: dict[str, Any] = {"name": "tell", "arguments": {}, "_meta": meta(**more)}
 
-    answer = await modern_reply(
-        client, served.url, "tools/call", name="tell", arguments={}, _meta=meta(**more)
-    )
+    heard = messages(await modern_reply(client, served.url, "tools/call", **call))
 
-    heard = messages(answer)
-    assert told(heard) == lines
+    assert log_lines(heard) == lines
     assert heard[-1]["result"]["structuredContent"] == {"result": "told"}
 
 
@@ -312,9 +288,9 @@ async def test_an_icon_is_a_drawing_in_the_list_in_the_color_of_its_tool(
         answer = await legacy.ask("tools/list")
 
     listed = {tool["name"]: tool for tool in answer["result"]["tools"]}
-    (told,), (much,) = listed["tell"]["icons"], listed["much"]["icons"]
-    assert (told["mimeType"], told["sizes"]) == ("image/svg+xml", ["any"])
-    assert 'stroke="#10b981"' in drawn(told)
+    (tell,), (much,) = listed["tell"]["icons"], listed["much"]["icons"]
+    assert (tell["mimeType"], tell["sizes"]) == ("image/svg+xml", ["any"])
+    assert 'stroke="#10b981"' in drawn(tell)
     assert 'stroke="#808080"' in drawn(much)  # an image has no text around it
     assert listed["tell"]["_meta"]["toolkiln/icon"] == "megaphone"
     assert "icons" not in listed["plain"]

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import os
-import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,10 @@ import httpx2 as httpx
 import pytest
 import pytest_asyncio
 
-from ..conftest import COMMAND
 from .functions import FUNCTIONS
 from .served import BOUND, Served, serving
-from .wire import Legacy, meta, modern_request
+from .spoken import Spoken
+from .wire import HELLO, Legacy, meta, modern_request, request
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -27,22 +27,13 @@ from toolkiln import tool
 
 @tool(workspace="write", timeout=120, parallel=True)
 def beat(name: str) -> str:
-    """Write numbers to a file, for ever.
-
-    Args:
-        name: Of the file.
-    """
+    """Write numbers to a file, for ever."""
     number = 0
     while True:
         Path("/workspace", name).write_text(str(number := number + 1))
         time.sleep(0.005)
 '''
 GRANTS = {"beat": {"workspace": "write"}}
-HELLO = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "t", "version": "1"},
-}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +62,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def until_still(file: Path) -> None:
-    """Wait until nobody writes a file any more that was written every few milliseconds."""
+    """Wait until a file, which was written every few milliseconds, no longer changes."""
     async with asyncio.timeout(BOUND):
         seen = 0
         while seen != (seen := file.stat().st_mtime_ns):
@@ -110,98 +101,75 @@ async def test_a_modern_client_that_vanishes_ends_its_call(
     await until_still(space(served) / name)
 
 
-async def test_a_client_of_the_handshake_era_cancels_its_call(served: Served) -> None:
-    async with httpx.AsyncClient(timeout=BOUND) as client:
-        legacy = Legacy(client, served.url)
-        await legacy.start()
-        params = {"name": "beat", "arguments": {"name": "legacy"}}
-        calling = asyncio.create_task(legacy.messages("tools/call", **params))
-        await running(space(served) / "legacy")
-        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled",
-                     "params": {"requestId": 1}}  # fmt: skip
-        await client.post(served.url, json=cancelled, headers=legacy.headers)
+async def test_a_client_of_the_handshake_era_cancels_its_call(
+    served: Served, client: httpx.AsyncClient
+) -> None:
+    file = space(served) / "legacy"
+    legacy = Legacy(client, served.url)
+    await legacy.start()
+    params = {"name": "beat", "arguments": {"name": "legacy"}}
+    calling = asyncio.create_task(legacy.messages("tools/call", **params))
+    await running(file)
+    cancelled = {"method": "notifications/cancelled", "params": {"requestId": 1}}
+    await client.post(served.url, json={"jsonrpc": "2.0", **cancelled}, headers=legacy.headers)
 
-        await until_still(space(served) / "legacy")
-        await asyncio.wait_for(calling, BOUND)
+    await until_still(file)
+    await asyncio.wait_for(calling, BOUND)
 
 
-async def test_a_session_of_the_handshake_era_that_ends_ends_its_calls(served: Served) -> None:
-    async with httpx.AsyncClient(timeout=BOUND) as client:
-        legacy = Legacy(client, served.url)
-        await legacy.start()
-        call = {"name": "beat", "arguments": {"name": "session"}}
-        body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
-        writer = await opened(served, body, legacy.headers)
-        await running(space(served) / "session")
-        writer.transport.abort()
-        await running(space(served) / "session")
-        await client.delete(served.url, headers=legacy.headers)
+async def test_a_session_of_the_handshake_era_that_ends_ends_its_calls(
+    served: Served, client: httpx.AsyncClient
+) -> None:
+    file = space(served) / "session"
+    legacy = Legacy(client, served.url)
+    await legacy.start()
+    body = request("tools/call", 2, name="beat", arguments={"name": "session"})
+    writer = await opened(served, body, legacy.headers)
+    await running(file)
+    writer.transport.abort()
+    await running(file)
+    ended = await legacy.end()
+    later = await legacy.post("ping")
 
-        await until_still(space(served) / "session")
+    await until_still(file)
+    assert (ended.status_code, later.status_code) == (200, 404)
 
 
 @pytest.mark.parametrize("method", ["tasks/cancel", "cancel_task"])
-async def test_a_task_that_is_cancelled_ends(served: Served, method: str) -> None:
+async def test_a_task_that_is_cancelled_ends(
+    served: Served, client: httpx.AsyncClient, method: str
+) -> None:
     file = space(served) / method.replace("/", "_")
-    async with httpx.AsyncClient(timeout=BOUND) as client:
-        legacy = Legacy(client, served.url)
-        await legacy.start()
-        made = await legacy.ask("tools/call", name="beat", arguments={"name": file.name}, task={})
-        task = made["result"]["task"]["taskId"]
-        await running(file)
-        if method == "tasks/cancel":
-            await legacy.ask(method, taskId=task)
-        else:
-            await legacy.ask("tools/call", name=method, arguments={"task_id": task})
+    legacy = Legacy(client, served.url)
+    await legacy.start()
+    made = await legacy.ask("tools/call", name="beat", arguments={"name": file.name}, task={})
+    task = made["result"]["task"]["taskId"]
+    await running(file)
+    if method == "tasks/cancel":
+        await legacy.ask(method, taskId=task)
+    else:
+        await legacy.ask("tools/call", name=method, arguments={"task_id": task})
 
-        await until_still(file)
+    await until_still(file)
 
 
-class Spoken:
-    """`toolkiln mcp` as a process, and what it says."""
-
-    def __init__(self, place: Path) -> None:
-        self._environ = {**os.environ, "TOOLKILN_STATE": str(place / "spoken")}
-        self.process = subprocess.Popen(
-            [COMMAND, "mcp", "--dev"],
-            cwd=place, env=self._environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        self.space = place / "spoken" / "workspaces"
-
-    def say(self, method: str, number: int | None = None, **params: Any) -> None:
-        body: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
-        if number is not None:
-            body["id"] = number
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(body).encode() + b"\n")
-        self.process.stdin.flush()
-
-    def hear(self, number: int) -> dict[str, Any]:
-        """The answer to a request."""
-        assert self.process.stdout is not None
-        while (heard := json.loads(self.process.stdout.readline())).get("id") != number:
-            pass
-        answer: dict[str, Any] = heard
-        return answer
-
-    async def beats(self, name: str) -> Path:
-        """The file that a call writes, once it does."""
-        # What starts with a dot is being put together, and goes away while one looks.
-        pattern = f"[!.]*/files/{name}"
-        await until(lambda: any(self.space.glob(pattern)))
-        (file,) = self.space.glob(pattern)
-        await running(file)
-        return file
+async def beats(spoken: Spoken, name: str) -> Path:
+    """The file that a call writes, once it does."""
+    # A name that starts with a dot is of a folder that is being made, and soon renamed.
+    found = partial((spoken.state / "workspaces").glob, f"[!.]*/files/{name}")
+    await until(lambda: any(found()))
+    (file,) = found()
+    await running(file)
+    return file
 
 
 @pytest.fixture
 def spoken(tools: Path) -> Iterator[Spoken]:
     (tools.parent / "toolkiln.toml").write_text('[grants.beat]\nworkspace = "write"\n')
-    spoken = Spoken(tools.parent)
-    with spoken.process:
+    environ = {**os.environ, "TOOLKILN_STATE": str(tools.parent / "spoken")}
+    with Spoken(tools.parent, "--dev", environ=environ) as spoken:
+        spoken.state = tools.parent / "spoken"
         yield spoken
-        spoken.process.kill()
 
 
 async def test_over_stdio_a_cancelled_call_ends_and_so_do_all_when_the_client_goes(
@@ -210,16 +178,15 @@ async def test_over_stdio_a_cancelled_call_ends_and_so_do_all_when_the_client_go
     spoken.say("initialize", 1, **HELLO)
     spoken.say("notifications/initialized")
     spoken.say("tools/call", 2, name="beat", arguments={"name": "stdio"})
-    file = await spoken.beats("stdio")
+    file = await beats(spoken, "stdio")
     spoken.say("notifications/cancelled", requestId=2)
     await until_still(file)
     spoken.say("ping", 3)
     assert spoken.hear(3)["result"] == {}
 
     spoken.say("tools/call", 4, name="beat", arguments={"name": "left"})
-    file = await spoken.beats("left")
-    assert spoken.process.stdin is not None
-    spoken.process.stdin.close()
+    file = await beats(spoken, "left")
+    spoken.close()
 
     await until_still(file)
     assert await asyncio.to_thread(spoken.process.wait, BOUND) == 0
@@ -229,14 +196,13 @@ async def test_over_stdio_a_modern_call_is_cancelled_and_others_end_with_a_kille
     spoken: Spoken,
 ) -> None:
     spoken.say("tools/call", 1, name="beat", arguments={"name": "modern"}, _meta=meta())
-    file = await spoken.beats("modern")
+    file = await beats(spoken, "modern")
     spoken.say("notifications/cancelled", requestId=1, _meta=meta())
     await until_still(file)
-    spoken.say("tools/list", 2, _meta=meta())
-    assert "tools" in spoken.hear(2)["result"]
+    assert "tools" in spoken.ask("tools/list", 2)["result"]
 
     spoken.say("tools/call", 3, name="beat", arguments={"name": "killed"}, _meta=meta())
-    file = await spoken.beats("killed")
+    file = await beats(spoken, "killed")
     spoken.process.kill()
 
     await until_still(file)

@@ -2,8 +2,6 @@
 
 import json
 import logging
-import os
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,12 @@ import pytest_asyncio
 from toolkiln.security.authentication import KeyScope
 from toolkiln.security.sessions import LOCAL_OPERATOR
 
-from ..conftest import COMMAND, GREET
+from ..conftest import GREET
 from .functions import FUNCTIONS
 from .role_functions import review
 from .served import BOUND, Served, serving
-from .wire import ACCEPT, VERSION, Legacy, meta, modern
+from .spoken import Spoken
+from .wire import ACCEPT, HELLO, VERSION, Legacy, meta, modern, request
 
 TONE = {"type": "ref/prompt", "name": "review"}
 ODD = "\x00\u202e\ud800'; DROP TABLE x; -- ../../etc/passwd"
@@ -154,49 +153,43 @@ def headers_of(text: bytes) -> dict[str, str]:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_server_over_http_answers_after_every_hostile_message_and_logs_no_error(
-    served: Served, era: str, caplog: pytest.LogCaptureFixture
+    served: Served, client: httpx.AsyncClient, era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with httpx.AsyncClient(timeout=BOUND) as client:
-        legacy = Legacy(client, served.url)
-        await legacy.start()
-        for message in hostile(era):
-            headers = legacy.headers if era == "legacy" else headers_of(message)
-            given = await client.post(served.url, content=message, headers=headers)
-            if era == "legacy":
-                after = await legacy.ask("ping")
-            else:
-                after = await modern(client, served.url, "tools/list")
+    legacy = Legacy(client, served.url)
+    await legacy.start()
+    for message in hostile(era):
+        headers = legacy.headers if era == "legacy" else headers_of(message)
+        given = await client.post(served.url, content=message, headers=headers)
+        if era == "legacy":
+            after = await legacy.ask("ping")
+        else:
+            after = await modern(client, served.url, "tools/list")
 
-            assert given.status_code < 500, message[:500]
-            assert "result" in after, message[:500]
+        assert given.status_code < 500, message[:500]
+        assert "result" in after, message[:500]
 
     assert not [one for one in caplog.records if one.exc_info or one.levelno >= logging.ERROR]
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_caller_neither_cancels_nor_answers_for_another(tmp_path: Path) -> None:
+async def test_a_caller_neither_cancels_nor_answers_for_another(
+    client: httpx.AsyncClient, tmp_path: Path
+) -> None:
     rules = ({"effect": "ask", "tools": ("add",), "approve_own": True},)
-    async with (
-        serving(tmp_path, is_local=False, rules=rules) as served,
-        httpx.AsyncClient(timeout=BOUND) as client,
-    ):
-        ann, bob = Legacy(client, served.url), Legacy(client, served.url)
-        for who, legacy in (("ann", ann), ("bob", bob)):
+    async with serving(tmp_path, is_local=False, rules=rules) as served:
+        sessions = []
+        for who in ("ann", "bob"):
             made = served.kiln.security.keys.create(who, KeyScope(user_id=who), LOCAL_OPERATOR)
-            legacy.headers["authorization"] = f"Bearer {made.text}"
-            await legacy.ask(
-                "initialize",
-                protocolVersion="2025-11-25",
-                capabilities={"elicitation": {}},
-                clientInfo={"name": "t", "version": "1"},
-            )
+            session = Legacy(client, served.url, authorization=f"Bearer {made.text}")
+            await session.start(elicitation={})
+            sessions.append(session)
+        ann, bob = sessions
 
         async def send(sender: Legacy, message: dict[str, Any]) -> None:
             await client.post(served.url, content=encoded(message), headers=sender.headers)
 
-        call = {"name": "add", "arguments": {"a": 1}}
-        body = encoded({"id": 1, "method": "tools/call", "params": call})
-        async with client.stream("POST", served.url, content=body, headers=ann.headers) as stream:
+        body = request("tools/call", name="add", arguments={"a": 1})
+        async with client.stream("POST", served.url, json=body, headers=ann.headers) as stream:
             lines = (line[6:] async for line in stream.aiter_lines() if line.startswith("data: {"))
             asked = json.loads(await anext(lines))
             yes = {"id": asked["id"], "result": {"action": "accept", "content": {}}}
@@ -218,45 +211,20 @@ def test_a_process_over_stdio_answers_after_every_hostile_message_and_logs_no_er
 ) -> None:
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "greet.py").write_text(GREET)
-    environ = {**os.environ, "TOOLKILN_STATE": str(tmp_path / "state")}
-    errors = tmp_path / "errors"
-    hello = {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    }
-    with (
-        errors.open("wb") as stderr,
-        subprocess.Popen(
-            [COMMAND, "mcp", "--dev"],
-            cwd=tmp_path, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
-        ) as process,
-    ):  # fmt: skip
-        assert process.stdin is not None
-        assert process.stdout is not None
-
-        stdin, stdout = process.stdin, process.stdout
-
-        def answer(message: dict[str, Any]) -> dict[str, Any]:
-            stdin.write(encoded(message) + b"\n")
-            stdin.flush()
-            found: dict[str, Any] = {}
-            while found.get("id") != message["id"]:
-                found = json.loads(stdout.readline())
-            return found
-
-        if era == "legacy":
-            answer({"id": "hello", "method": "initialize", "params": hello})
-            stdin.write(encoded({"method": "notifications/initialized"}) + b"\n")
-        else:  # the first message decides for which era the process serves
-            answer({"id": "hello", "method": "tools/list", "params": dressed({}, era)})
+    with Spoken(tmp_path, "--dev") as spoken:
+        if era == "legacy":  # the first message decides for which era the process serves
+            spoken.say("initialize", "hello", **HELLO)
+            spoken.hear("hello")
+            spoken.say("notifications/initialized")
+        else:
+            spoken.ask("tools/list")
         for number, message in enumerate(hostile(era)):
-            stdin.write(message + b"\n")
-            method = "ping" if era == "legacy" else "tools/list"
-            pong = answer({"id": f"p{number}", "method": method, "params": dressed({}, era)})
-            assert "result" in pong, message[:500]
-        stdin.close()
-        process.wait(BOUND)
+            spoken.send(message)
+            method, name = "ping" if era == "legacy" else "tools/list", f"p{number}"
+            spoken.say(method, name, **dressed({}, era))
+            assert "result" in spoken.hear(name), message[:500]
+        spoken.close()
+        code = spoken.process.wait(BOUND)
 
-    assert process.returncode == 0
-    assert "Traceback" not in errors.read_text()
+    assert code == 0
+    assert "Traceback" not in spoken.errors.read_text()

@@ -10,21 +10,14 @@ from toolkiln.surfaces.mcp.tools import originals, wire_name
 NAMES = st.text("abXY09_-", min_size=1, max_size=64)
 
 
-@given(NAMES)
-def test_every_name_becomes_one_that_all_clients_take(name: str) -> None:
-    assert re.fullmatch(r"[a-z][a-z0-9_]{0,39}", wire_name(name))
-
-
 @given(st.sets(NAMES, max_size=50))
-def test_no_two_tools_get_one_name(names: set[str]) -> None:
-    assert len({wire_name(name) for name in names}) == len(names)
+def test_every_tool_gets_a_name_of_its_own_that_all_clients_take(names: set[str]) -> None:
+    made = {name: wire_name(name) for name in names}
 
-
-@given(NAMES)
-def test_a_generated_name_cannot_be_taken_by_another_tool(name: str) -> None:
-    made = wire_name(name)
-
-    assert made == name or wire_name(made) != made
+    assert len(set(made.values())) == len(names)
+    for name, wire in made.items():
+        assert re.fullmatch(r"[a-z][a-z0-9_]{0,39}", wire)
+        assert wire == name or wire_name(wire) != wire  # no other tool can take a generated one
 
 
 def test_only_names_that_changed_have_to_be_found_again() -> None:

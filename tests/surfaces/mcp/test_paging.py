@@ -9,9 +9,10 @@ import httpx2 as httpx
 import pytest
 
 from .functions import add
-from .served import BOUND, serving
+from .served import BOUND, Served, serving
 from .wire import Legacy, modern
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 COUNT, PAGE = 24, 5
 
 
@@ -29,7 +30,11 @@ async def until(condition: Callable[[], bool]) -> None:
     ("method", "key"), [("tools/list", "tools"), ("resources/list", "resources")]
 )
 async def test_what_stays_is_on_one_page_whatever_comes_and_goes_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, key: str
+    client: httpx.AsyncClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    key: str,
 ) -> None:
     monkeypatch.setattr("toolkiln.surfaces.mcp.tools.TOOLS_PAGE_SIZE", PAGE)
     monkeypatch.setattr("toolkiln.surfaces.mcp.tools.PAGE_SIZE", PAGE)
@@ -40,10 +45,7 @@ async def test_what_stays_is_on_one_page_whatever_comes_and_goes_meanwhile(
         (tools / f"{name}.py").write_text(source(name))
     gone, late, early = {names[2], names[PAGE - 1], names[12]}, "tool_20_late", "tool_01_early"
 
-    async with (
-        serving(tmp_path / "state", (add,), tools=tools) as served,
-        httpx.AsyncClient(timeout=BOUND) as client,
-    ):
+    async with serving(tmp_path / "state", (add,), tools=tools) as served:
         legacy = Legacy(client, served.url)
         await legacy.start()
 
@@ -77,23 +79,21 @@ async def test_what_stays_is_on_one_page_whatever_comes_and_goes_meanwhile(
 
 
 async def test_more_tools_than_a_page_holds_are_all_listed_in_one_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: Served, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolkiln.surfaces.mcp.tools.TOOLS_PAGE_SIZE", 2)
 
-    async with serving(tmp_path) as served, httpx.AsyncClient(timeout=BOUND) as client:
+    async def listed() -> list[str]:
+        shown: list[str] = []
+        given: dict[str, Any] = {}
+        while True:
+            page = (await modern(client, served.url, "tools/list", **given))["result"]
+            shown += [tool["name"] for tool in page["tools"]]
+            if (cursor := page.get("nextCursor")) is None:
+                return shown
+            given = {"cursor": cursor}
 
-        async def everything() -> list[str]:
-            shown: list[str] = []
-            cursor = None
-            while True:
-                given: dict[str, Any] = {"cursor": cursor} if cursor else {}
-                page = (await modern(client, served.url, "tools/list", **given))["result"]
-                shown += [tool["name"] for tool in page["tools"]]
-                if (cursor := page.get("nextCursor")) is None:
-                    return shown
-
-        first, second = await everything(), await everything()
+    first, second = await listed(), await listed()
 
     assert first == second
     assert len(first) == len(set(first))

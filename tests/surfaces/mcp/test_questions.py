@@ -89,14 +89,8 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         yield server
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(timeout=BOUND) as made:
-        yield made
-
-
 class Person:
-    """Somebody at a client who answers everything."""
+    """A person at a client who answers everything."""
 
     def __init__(self, action: Any = "accept") -> None:
         self._action = action
@@ -135,18 +129,17 @@ def text_of(given: Any) -> str:
 
 
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize(
-    ("action", "told"), [("accept", "Oslo, 2"), ("decline", "decline"), ("cancel", "cancel")]
-)
-async def test_a_form_is_filled_in_or_not(served: Served, era: str, action: str, told: str) -> None:
-    person = Person(action)
+async def test_a_form_is_filled_in_or_not_also_for_a_nested_call(served: Served, era: str) -> None:
+    for action, outcome in (("accept", "Oslo, 2"), ("decline", "decline"), ("cancel", "cancel")):
+        person = Person(action)
 
-    async with person.at(served.url, era) as client:
-        given = await client.call_tool("travel", {})
+        async with person.at(served.url, era) as client:
+            given = await client.call_tool("travel", {})
+            nested = await client.call_tool("call_tool", {"name": "travel"})
 
-    assert given.structured_content == {"result": told}
-    assert person.forms[0].message == "Where to?"
-    assert person.forms[0].requested_schema["required"] == ["city"]
+        assert given.structured_content == nested.structured_content == {"result": outcome}
+        assert [form.message for form in person.forms] == ["Where to?"] * 2
+        assert person.forms[0].requested_schema["required"] == ["city"]
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -162,14 +155,6 @@ async def test_several_things_are_asked_at_once_and_others_later(served: Served,
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_tool_that_another_one_calls_asks_as_well(served: Served, era: str) -> None:
-    async with Person().at(served.url, era) as client:
-        given = await client.call_tool("call_tool", {"name": "travel"})
-
-    assert given.structured_content == {"result": "Oslo, 2"}
-
-
-@pytest.mark.parametrize("era", ERAS)
 async def test_a_client_is_asked_only_what_it_can_be(served: Served, era: str) -> None:
     async with Client(served.url, mode=era, sampling_callback=Person().say) as client:
         given = await client.call_tool("make_do", {})
@@ -179,12 +164,18 @@ async def test_a_client_is_asked_only_what_it_can_be(served: Served, era: str) -
     assert cannot == "the client cannot be asked: it does not declare roots"
 
 
-async def test_after_a_handshake_a_missing_capability_is_the_tools_failure(served: Served) -> None:
-    async with Client(served.url, mode="legacy") as client:
-        given = await client.call_tool("consult", {})
+async def test_after_a_handshake_a_missing_capability_or_a_refusal_is_the_tools_failure(
+    served: Served,
+) -> None:
+    async def refuse(context: Any, params: Any) -> ErrorData:
+        return ErrorData(code=-1, message="the user said no")
 
-    assert given.is_error
-    assert "it does not declare sampling" in text_of(given)
+    for callback, words in ((None, "it does not declare sampling"), (refuse, "the user said no")):
+        async with Client(served.url, mode="legacy", sampling_callback=callback) as client:
+            given = await client.call_tool("consult", {})
+
+        assert given.is_error
+        assert words in text_of(given)
 
 
 @pytest.mark.parametrize(
@@ -201,17 +192,6 @@ async def test_in_the_modern_era_a_missing_capability_is_an_error_of_its_own(
     error = given.json()["error"]
     assert error["code"] == -32021
     assert error["data"] == {"requiredCapabilities": {"sampling": {}}}
-
-
-async def test_a_client_that_refuses_is_no_answer(served: Served) -> None:
-    async def refuse(context: Any, params: Any) -> ErrorData:
-        return ErrorData(code=-1, message="the user said no")
-
-    async with Client(served.url, mode="legacy", sampling_callback=refuse) as client:
-        given = await client.call_tool("consult", {})
-
-    assert given.is_error
-    assert "the user said no" in text_of(given)
 
 
 async def test_a_client_that_cancels_while_it_is_asked_ends_its_call(served: Served) -> None:

@@ -52,14 +52,18 @@ def era(request: pytest.FixtureRequest) -> str:
     return era
 
 
-async def test_prompts_are_listed_with_what_they_take(served: Served, era: str) -> None:
+async def test_prompts_and_resources_are_listed_beside_tools_and_pages(
+    served: Served, era: str
+) -> None:
     async with connected(served, era) as client:
-        listed = (await client.list_prompts()).prompts
+        prompts = (await client.list_prompts()).prompts
         tools = {tool.name for tool in (await client.list_tools()).tools}
+        resources = {one.uri: one for one in (await client.list_resources()).resources}
+        templates = (await client.list_resource_templates()).resource_templates
 
-    by_name = {prompt.name: prompt for prompt in listed}
+    by_name = {prompt.name: prompt for prompt in prompts}
     review = by_name["review"]
-    assert [prompt.name for prompt in listed] == sorted(by_name)
+    assert [prompt.name for prompt in prompts] == sorted(by_name)
     assert (review.title, bool(review.icons)) == ("Code review", True)
     assert [(one.name, one.required, one.description) for one in review.arguments or ()] == [
         ("code", True, "The code."),
@@ -69,26 +73,28 @@ async def test_prompts_are_listed_with_what_they_take(served: Served, era: str) 
     assert any(name.startswith("talk_it_over_") for name in by_name)
     assert "add" in tools
     assert not tools & {"review", "today", "note"}
+    assert resources["notes://today"].mime_type == "text/markdown"
+    assert "toolkiln://tools/add" in resources
+    hidden = {"toolkiln://tools/today", "toolkiln://tools/review", "pictures://text"}
+    assert not hidden & resources.keys()
+    assert [one.uri_template for one in templates] == [
+        "toolkiln://tools/{name}", "notes://{year}/{name}",
+    ]  # fmt: skip
 
 
-async def test_arguments_become_what_the_function_takes(served: Served, era: str) -> None:
+async def test_a_prompt_takes_arguments_as_text_and_may_be_a_conversation(
+    served: Served, era: str
+) -> None:
     async with connected(served, era) as client:
-        found = await client.get_prompt("review", {"code": "x = 1", "times": "3"})
+        review = await client.get_prompt("review", {"code": "x = 1", "times": "3"})
+        talk = await client.get_prompt("Talk-It-Over")
 
-    (message,) = found.messages
+    (message,) = review.messages
     assert (message.role, message.content.text) == ("user", "plain 3 x = 1")  # type: ignore[union-attr]
-    assert found.description == "Ask for the faults of some code, the worst one first."
-
-
-async def test_a_prompt_may_be_a_conversation(served: Served, era: str) -> None:
-    async with connected(served, era) as client:
-        found = await client.get_prompt("Talk-It-Over")
-
-    assert [(one.role, one.content.type) for one in found.messages] == [
-        ("user", "text"),
-        ("assistant", "text"),
-        ("user", "image"),
-    ]
+    assert review.description == "Ask for the faults of some code, the worst one first."
+    assert [(one.role, one.content.type) for one in talk.messages] == [
+        ("user", "text"), ("assistant", "text"), ("user", "image"),
+    ]  # fmt: skip
 
 
 async def test_a_prompt_may_ask_the_person_at_the_client(served: Served, era: str) -> None:
@@ -112,63 +118,36 @@ async def test_a_client_waits_for_a_prompt_however_long_it_takes(
     assert found.messages[0].content.text == "at last"  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "code", "said"),
-    [
-        ("reviev", {}, INVALID_PARAMS, "Unknown prompt"),
-        ("add", {"a": "1"}, INVALID_PARAMS, "Unknown prompt"),
-        ("review", {}, INVALID_PARAMS, "code"),
-        ("review", {"code": "x", "tone": "rude"}, INVALID_PARAMS, "tone"),
-        ("review", {"code": "x", "times": "often"}, INVALID_PARAMS, "times"),
-        ("broken", {}, INTERNAL_ERROR, "there is nothing to say"),
-        ("endless", {}, INTERNAL_ERROR, "0.2"),
-        ("guarded", {}, INTERNAL_ERROR, "approval"),
-    ],
-)
-async def test_what_a_prompt_cannot_give_is_an_error(
-    served: Served, era: str, name: str, arguments: dict[str, str], code: int, said: str
-) -> None:
+REFUSED_PROMPTS: list[tuple[str, dict[str, str], int, str]] = [
+    ("reviev", {}, INVALID_PARAMS, "Unknown prompt"),
+    ("add", {"a": "1"}, INVALID_PARAMS, "Unknown prompt"),
+    ("review", {}, INVALID_PARAMS, "code"),
+    ("review", {"code": "x", "tone": "rude"}, INVALID_PARAMS, "tone"),
+    ("review", {"code": "x", "times": "often"}, INVALID_PARAMS, "times"),
+    ("broken", {}, INTERNAL_ERROR, "there is nothing to say"),
+    ("endless", {}, INTERNAL_ERROR, "0.2"),
+    ("guarded", {}, INTERNAL_ERROR, "approval"),
+    *(
+        ("misshapen", {"kind": kind}, INTERNAL_ERROR, "The prompt misshapen returned")
+        for kind in (
+            "number", "nothing", "dict", "texts", "role", "content", "base64", "missing",
+        )
+    ),
+]  # fmt: skip
+
+
+async def test_a_prompt_that_cannot_be_given_is_an_error(served: Served, era: str) -> None:
     async with connected(served, era) as client:
-        with pytest.raises(MCPError) as failed:
-            await client.get_prompt(name, arguments)
+        for name, arguments, code, words in REFUSED_PROMPTS:
+            with pytest.raises(MCPError) as failed:
+                await client.get_prompt(name, arguments)
 
-    assert failed.value.error.code == code
-    assert said in failed.value.error.message
-
-
-@pytest.mark.parametrize(
-    "kind", ["number", "nothing", "dict", "texts", "role", "content", "base64", "missing"]
-)
-async def test_what_is_no_message_is_kept_from_clients(served: Served, kind: str) -> None:
-    async with connected(served, "2026-07-28") as client:
-        with pytest.raises(MCPError, match="The prompt misshapen returned") as failed:
-            await client.get_prompt("misshapen", {"kind": kind})
-
-    assert failed.value.error.code == INTERNAL_ERROR
-
-
-async def test_a_prompt_is_no_tool(served: Served, era: str) -> None:
-    async with connected(served, era) as client:
-        with pytest.raises(MCPError, match="Unknown tool") as failed:
+            assert failed.value.error.code == code, (name, arguments)
+            assert words in failed.value.error.message
+        with pytest.raises(MCPError, match="Unknown tool") as no_tool:
             await client.call_tool("review", {"code": "x"})
 
-    assert failed.value.error.code == INVALID_PARAMS
-
-
-async def test_resources_are_listed_beside_pages(served: Served, era: str) -> None:
-    async with connected(served, era) as client:
-        listed = {one.uri: one for one in (await client.list_resources()).resources}
-        templates = (await client.list_resource_templates()).resource_templates
-
-    assert listed["notes://today"].mime_type == "text/markdown"
-    assert "toolkiln://tools/add" in listed
-    assert not {"toolkiln://tools/today", "toolkiln://tools/review", "pictures://text"} & set(
-        listed
-    )
-    assert [one.uri_template for one in templates] == [
-        "toolkiln://tools/{name}",
-        "notes://{year}/{name}",
-    ]
+    assert no_tool.value.error.code == INVALID_PARAMS
 
 
 async def test_a_resource_is_read_as_what_it_is(served: Served, era: str) -> None:
@@ -185,79 +164,52 @@ async def test_a_resource_is_read_as_what_it_is(served: Served, era: str) -> Non
     assert len(long.text) == 200_000  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    "uri",
-    ["notes://nowhere", "notes://", "x", "toolkiln://tools/today", "pictures://text", "notes://1/"],
-)
-async def test_what_is_nowhere_is_not_found(served: Served, era: str, uri: str) -> None:
+async def test_a_resource_that_cannot_be_read_is_an_error(served: Served, era: str) -> None:
+    missing = [
+        "notes://nowhere", "notes://", "x", "toolkiln://tools/today", "pictures://text", "notes://1/",
+    ]  # fmt: skip
     async with connected(served, era) as client:
-        with pytest.raises(MCPError, match="Resource not found") as failed:
-            await client.read_resource(uri)
+        for uri in missing:
+            with pytest.raises(MCPError, match="Resource not found") as failed:
+                await client.read_resource(uri)
 
-    assert failed.value.error.code == (-32002 if era == "legacy" else INVALID_PARAMS)
+            assert failed.value.error.code == (-32002 if era == "legacy" else INVALID_PARAMS)
+        for uri, words in (("notes://broken", "the note is lost"), ("notes://then/x", "year")):
+            with pytest.raises(MCPError, match=words):
+                await client.read_resource(uri)
 
 
-@pytest.mark.parametrize(
-    ("uri", "said"), [("notes://broken", "the note is lost"), ("notes://then/x", "year")]
-)
-async def test_a_resource_that_fails_says_why(
-    served: Served, era: str, uri: str, said: str
+async def test_arguments_are_completed_from_the_types_in_the_source(
+    served: Served, era: str
 ) -> None:
-    async with connected(served, era) as client:
-        with pytest.raises(MCPError, match=said):
-            await client.read_resource(uri)
-
-
-@pytest.mark.parametrize(
-    ("reference", "argument", "typed", "values"),
-    [
-        (PromptReference(name="review"), "tone", "", ["kind", "plain"]),
-        (PromptReference(name="review"), "tone", "PL", ["plain"]),
-        (PromptReference(name="review"), "code", "x", []),
-        (ResourceTemplateReference(uri="notes://{year}/{name}"), "name", "su", ["summer"]),
-        (ResourceTemplateReference(uri="toolkiln://tools/{name}"), "name", "a", ["add"]),
-    ],
-)
-async def test_arguments_are_completed_from_what_the_source_says(
-    served: Served, era: str, reference: Any, argument: str, typed: str, values: list[str]
-) -> None:
-    async with connected(served, era) as client:
-        found = await client.complete(reference, {"name": argument, "value": typed})
-
-    assert found.completion.values == values
-    assert (found.completion.total, found.completion.has_more) == (len(values), False)
-
-
-@pytest.mark.parametrize(
-    ("reference", "argument"),
-    [
+    review, note = PromptReference(name="review"), "notes://{year}/{name}"
+    page = "toolkiln://tools/{name}"
+    completed: list[tuple[Any, str, str, list[str]]] = [
+        (review, "tone", "", ["kind", "plain"]),
+        (review, "tone", "PL", ["plain"]),
+        (review, "code", "x", []),
+        (ResourceTemplateReference(uri=note), "name", "su", ["summer"]),
+        (ResourceTemplateReference(uri=page), "name", "a", ["add"]),
+    ]
+    unknown: list[tuple[Any, str]] = [
         (PromptReference(name="add"), "a"),
-        (PromptReference(name="review"), "colour"),
+        (review, "colour"),
         (ResourceTemplateReference(uri="notes://{x}"), "x"),
         (ResourceTemplateReference(uri="pictures://text"), "x"),
-    ],
-)
-async def test_what_is_not_there_is_not_completed(
-    served: Served, reference: Any, argument: str
-) -> None:
-    async with connected(served, "2026-07-28") as client:
-        with pytest.raises(MCPError) as failed:
-            await client.complete(reference, {"name": argument, "value": ""})
-
-    assert failed.value.error.code == INVALID_PARAMS
-
-
-@pytest.mark.parametrize("era", ["legacy", "auto"])
-async def test_capabilities_are_declared_in_both_eras(served: Served, era: str) -> None:
+    ]
     async with connected(served, era) as client:
-        found = client.server_capabilities
+        for reference, argument, typed, values in completed:
+            found = (
+                await client.complete(reference, {"name": argument, "value": typed})
+            ).completion
 
-    assert found is not None
-    assert found.prompts is not None
-    assert found.prompts.list_changed
-    assert found.resources is not None
-    assert found.resources.subscribe
-    assert found.completions is not None
+            assert found.values == values
+            assert (found.total, found.has_more) == (len(values), False)
+        for reference, argument in unknown:
+            with pytest.raises(MCPError) as failed:
+                await client.complete(reference, {"name": argument, "value": ""})
+
+            assert failed.value.error.code == INVALID_PARAMS
 
 
 SANDBOXED = '''
@@ -276,11 +228,7 @@ def look(ctx: Context) -> str:
 
 @resource("raw://{size}")
 def raw(size: int) -> bytes:
-    """So many bytes that are no text.
-
-    Args:
-        size: How many.
-    """
+    """So many bytes that are no text."""
     return b"\\\\xff" * size
 '''
 

@@ -1,4 +1,4 @@
-"""Clients that are told when what stands behind an address changes."""
+"""Clients that subscribe to changes of resources."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,11 +38,7 @@ def review() -> str:
 
 @resource("notes://{{name}}")
 def note(name: str) -> str:
-    """A note of that name.
-
-    Args:
-        name: The name.
-    """
+    """A note of that name."""
     return name
 '''
 WATCHED = ["notes://a", "toolkiln://tools/greet"]
@@ -76,7 +72,7 @@ def tools(tmp_path: Path) -> Path:
     write(tools, 0)
     (tools / "still.py").write_text(
         'from toolkiln import resource\n\n@resource("still://x")\ndef still() -> str:\n'
-        '    """A note that nobody ever changes."""\n    return ""\n'
+        '    """A note that never changes."""\n    return ""\n'
     )
     return tools
 
@@ -88,16 +84,16 @@ async def served_files(tools: Path) -> AsyncIterator[Served]:
 
 
 async def test_a_client_of_the_handshake_era_is_notified_of_its_subscriptions(tools: Path) -> None:
-    told: set[str] = set()
+    heard: set[str] = set()
     came = asyncio.Event()
 
     async def hear(message: Any) -> None:
         method = getattr(message, "method", "")
         if method == "notifications/resources/updated":
-            told.add(message.params.uri)
+            heard.add(message.params.uri)
         elif method == "notifications/prompts/list_changed":
-            told.add("prompts")
-        if told >= {*WATCHED, "prompts"}:
+            heard.add("prompts")
+        if heard >= {*WATCHED, "prompts"}:
             came.set()
 
     async with (
@@ -110,7 +106,7 @@ async def test_a_client_of_the_handshake_era_is_notified_of_its_subscriptions(to
         async with changing(tools):
             await came.wait()
 
-    assert told == {*WATCHED, "prompts"}
+    assert heard == {*WATCHED, "prompts"}
 
 
 async def test_a_stream_of_the_modern_era_is_notified_of_its_subscriptions(tools: Path) -> None:
@@ -135,32 +131,26 @@ async def test_a_stream_of_the_modern_era_is_notified_of_its_subscriptions(tools
     assert heard == {*WATCHED, "prompts"}
 
 
-async def test_subscriptions_are_bounded_and_lead_somewhere(tools: Path) -> None:
+async def test_subscriptions_are_bounded_in_number_and_length_and_lead_somewhere(
+    tools: Path,
+) -> None:
+    refused = {f"notes://{'x' * 100_000}": "at most 2,000 characters", "nowhere://x": "not found"}
+    many = [f"notes://{number}" for number in range(MAX_SUBSCRIPTIONS + 1)]
     async with served_files(tools) as served:
         async with Client(served.url, mode="legacy") as client:
-            for number in range(MAX_SUBSCRIPTIONS):
-                await client.subscribe_resource(f"notes://{number}")
-            await client.subscribe_resource("notes://0")
+            for uri in many[:-1]:
+                await client.subscribe_resource(uri)
+            await client.subscribe_resource(many[0])
             with pytest.raises(MCPError, match="at most") as bound:
-                await client.subscribe_resource("notes://more")
-            with pytest.raises(MCPError, match="not found"):
-                await client.subscribe_resource("nowhere://x")
+                await client.subscribe_resource(many[-1])
+            await client.unsubscribe_resource(many[0])
+            for uri, words in refused.items():
+                with pytest.raises(MCPError, match=words):
+                    await client.subscribe_resource(uri)
         async with Client(served.url, mode="2026-07-28") as client:
-            named = [f"notes://{number}" for number in range(MAX_SUBSCRIPTIONS + 1)]
-            with pytest.raises(MCPError, match="at most"):
-                async with client.listen(resource_subscriptions=named):
-                    pass
+            for uris in (many, list(refused)[:1]):
+                with pytest.raises(MCPError, match="at most"):
+                    async with client.listen(resource_subscriptions=uris):
+                        pass
 
     assert bound.value.error.code == INVALID_PARAMS
-
-
-async def test_an_address_that_is_too_long_to_be_kept_is_refused(tools: Path) -> None:
-    long = f"notes://{'x' * 100_000}"
-    async with served_files(tools) as served:
-        async with Client(served.url, mode="legacy") as client:
-            with pytest.raises(MCPError, match="at most 2,000 characters"):
-                await client.subscribe_resource(long)
-        async with Client(served.url, mode="2026-07-28") as client:
-            with pytest.raises(MCPError, match="at most 2,000 characters"):
-                async with client.listen(resource_subscriptions=[long]):
-                    pass

@@ -1,4 +1,4 @@
-"""Calls that take long: how long clients wait for them, and what keeps their connections open.
+"""Calls that take long: how long clients wait, and what keeps their connections open.
 
 The test with real clients takes as long as its tool: 11 s here, 45 s with `make conformance`.
 """
@@ -37,11 +37,7 @@ from toolkiln import Context, tool
 
 @tool(timeout=120, parallel=True)
 def dig(depth: int, ctx: Context) -> str:
-    """Dig a hole, one meter a second.
-
-    Args:
-        depth: How many meters.
-    """
+    """Dig a hole, one meter a second."""
     for meter in range(depth):
         time.sleep(1)
         ctx.report_progress(meter + 1, depth)
@@ -50,11 +46,7 @@ def dig(depth: int, ctx: Context) -> str:
 
 @tool(timeout=120, parallel=True, needs_approval=True)
 def dig_in_the_park(depth: int, ctx: Context) -> str:
-    """Dig a hole where a person has to allow it.
-
-    Args:
-        depth: How many meters.
-    """
+    """Dig a hole where a person has to allow it."""
     return dig(depth, ctx)
 '''
 RELEASED = threading.Event()
@@ -90,12 +82,6 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         yield server
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(timeout=BOUND) as made:
-        yield made
-
-
 @pytest.fixture(autouse=True)
 def events() -> None:
     for event in (STARTED, ENDED, RELEASED):
@@ -107,36 +93,31 @@ async def allow(context: Any, params: Any) -> ElicitResult:
     return ElicitResult(action="accept", content={})
 
 
-async def dig_with_sdk(
-    server: Any, version: str, depth: int, name: str = "dig"
+async def dig(
+    client: Any, depth: int, handler: str, name: str = "dig"
 ) -> tuple[Any, Any, list[float]]:
-    """Call once with and once without a progress callback, at the same time."""
+    """Call once with and once without a handler of progress, at the same time."""
     seen: list[float] = []
 
     async def observe(progress: float, total: float | None, message: str | None) -> None:
         seen.append(progress)
 
-    async with mcp.Client(server, mode=version, elicitation_callback=allow) as client:
+    async with client:
         silent, observed = await asyncio.gather(
             client.call_tool(name, {"depth": depth}),
-            client.call_tool(name, {"depth": depth}, progress_callback=observe),
+            client.call_tool(name, {"depth": depth}, **{handler: observe}),
         )
     return silent, observed, seen
 
 
-async def dig_with_fastmcp(server: Any, version: str, depth: int) -> tuple[Any, Any, list[float]]:
-    """The same with FastMCP's client, which raises an exception for a result with `isError`."""
-    seen: list[float] = []
+def dig_with_sdk(server: Any, version: str, depth: int, name: str = "dig") -> Any:
+    client = mcp.Client(server, mode=version, elicitation_callback=allow)
+    return dig(client, depth, "progress_callback", name)
 
-    async def observe(progress: float, total: float | None, message: str | None) -> None:
-        seen.append(progress)
 
-    async with fastmcp.Client(server, mode=version) as client:
-        silent, observed = await asyncio.gather(
-            client.call_tool("dig", {"depth": depth}),
-            client.call_tool("dig", {"depth": depth}, progress_handler=observe),
-        )
-    return silent, observed, seen
+def dig_with_fastmcp(server: Any, version: str, depth: int) -> Any:
+    """FastMCP's client raises an exception for a result with `isError`."""
+    return dig(fastmcp.Client(server, mode=version), depth, "progress_handler")
 
 
 @pytest.mark.parametrize("depth", [11, pytest.param(45, marks=pytest.mark.conformance)])
@@ -191,30 +172,27 @@ async def test_a_client_that_can_poll_tasks_gets_one_by_default(
     assert waited["result"]["structuredContent"] == {"result": "released"}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-async def test_an_operator_bounds_how_long_clients_wait(version: str, tmp_path: Path) -> None:
-    async with (
-        serving(tmp_path, FUNCTIONS, mcp_wait_seconds=1) as server,
-        mcp.Client(server.url, mode=version) as client,
-    ):
-        left = await client.call_tool("hold", {})
-        assert left.meta is not None
-        RELEASED.set()
-        waited = await client.call_tool("await_task", {"task_id": left.meta["toolkiln/task"]})
-
-    assert left.is_error
-    assert "continues in the background" in left.content[0].text  # type: ignore[union-attr]
-    assert "await_task" in left.content[0].text  # type: ignore[union-attr]
-    assert waited.structured_content["result"] == "released"
-
-
-async def test_the_bound_holds_for_clients_that_can_poll_as_well(
+async def test_an_operator_bounds_how_long_clients_wait(
     tmp_path: Path, client: httpx.AsyncClient
 ) -> None:
     async with serving(tmp_path, FUNCTIONS, mcp_wait_seconds=1) as server:
-        left = await modern(client, server.url, "tools/call", {TASKS: {}}, name="hold")
+        for version in VERSIONS:
+            RELEASED.clear()
+            async with mcp.Client(server.url, mode=version) as waiting:
+                left = await waiting.call_tool("hold", {})
+                assert left.meta is not None
+                RELEASED.set()
+                task = {"task_id": left.meta["toolkiln/task"]}
+                waited = await waiting.call_tool("await_task", task)
 
-    assert left["result"]["resultType"] == "task"
+            assert left.is_error
+            assert "continues in the background" in left.content[0].text  # type: ignore[union-attr]
+            assert "await_task" in left.content[0].text  # type: ignore[union-attr]
+            assert waited.structured_content["result"] == "released"
+        RELEASED.clear()
+        polling = await modern(client, server.url, "tools/call", {TASKS: {}}, name="hold")
+
+    assert polling["result"]["resultType"] == "task"
 
 
 async def test_a_client_that_fails_to_ask_its_person_learns_how_to_go_on(served: Served) -> None:
@@ -330,5 +308,4 @@ async def test_a_client_that_takes_no_streams_gets_json_however_long_it_takes(
 
 def quicken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send comments often."""
-    monkeypatch.setattr("toolkiln.surfaces.mcp.endpoint.KEEP_ALIVE_SECONDS", 0.01)
     monkeypatch.setattr("toolkiln.surfaces.mcp.endpoint.KEEP_ALIVE_SECONDS", 0.01)

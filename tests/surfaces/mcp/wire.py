@@ -8,22 +8,28 @@ import httpx2 as httpx
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 TASKS = "io.modelcontextprotocol/tasks"
 VERSION = "2026-07-28"
+HELLO: dict[str, Any] = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "t", "version": "1"},
+}
+"""How a client of 2025-11-25 introduces itself."""
+
+
+def request(method: str, number: object = 1, **params: Any) -> dict[str, Any]:
+    """The body of a request."""
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
 
 class Legacy:
     """A client of 2025-11-25."""
 
-    def __init__(self, client: httpx.AsyncClient, url: str) -> None:
-        self._client, self._url, self.headers = client, url, dict(ACCEPT)
+    def __init__(self, client: httpx.AsyncClient, url: str, **headers: str) -> None:
+        self._client, self._url, self.headers = client, url, {**ACCEPT, **headers}
 
-    async def start(self) -> dict[str, Any]:
+    async def start(self, **capabilities: Any) -> dict[str, Any]:
         """Shake hands."""
-        hello = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "t", "version": "1"},
-        }
-        answer = await self.ask("initialize", **hello)
+        answer = await self.ask("initialize", **{**HELLO, "capabilities": capabilities})
         done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         await self._client.post(self._url, json=done, headers=self.headers)
         return answer
@@ -33,12 +39,22 @@ class Legacy:
         return (await self.messages(method, **params))[-1]
 
     async def messages(self, method: str, **params: Any) -> list[dict[str, Any]]:
-        """What comes on the stream of a request, its answer last."""
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        given = await self._client.post(self._url, json=body, headers=self.headers)
+        """The messages on the stream of a request, its answer last."""
+        return messages(await self.post(method, params))
+
+    async def post(
+        self, method: str, params: dict[str, Any] | None = None, **headers: str
+    ) -> httpx.Response:
+        """The response to a request, as it is."""
+        body = request(method, **(params or {}))
+        given = await self._client.post(self._url, json=body, headers={**self.headers, **headers})
         if "mcp-session-id" in given.headers:
             self.headers["mcp-session-id"] = given.headers["mcp-session-id"]
-        return messages(given)
+        return given
+
+    async def end(self) -> httpx.Response:
+        """End the session."""
+        return await self._client.delete(self._url, headers=self.headers)
 
 
 def meta(extensions: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -57,14 +73,11 @@ def modern_request(
     method: str, params: dict[str, Any], headers: dict[str, str] | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The body and the headers of a request of the modern era."""
-    shown = {**ACCEPT, "mcp-protocol-version": VERSION, "mcp-method": method, **(headers or {})}
-    for name in ("name", "uri"):
+    shown = {**ACCEPT, "mcp-protocol-version": VERSION, "mcp-method": method}
+    for name in ("name", "uri", "taskId"):
         if name in params:
             shown["mcp-name"] = params[name]
-    if "taskId" in params:
-        shown["mcp-name"] = params["taskId"]
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta(), **params}}
-    return body, shown
+    return request(method, **{"_meta": meta(), **params}), {**shown, **(headers or {})}
 
 
 async def modern_reply(
@@ -93,7 +106,7 @@ async def modern(
 
 
 def messages(given: httpx.Response) -> list[dict[str, Any]]:
-    """What a response says, be it a stream or not."""
+    """The messages of a response, be it a stream or not."""
     if given.headers["content-type"].startswith("application/json"):
         return [given.json()]
     lines = given.text.splitlines()
