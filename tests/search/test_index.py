@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import numpy as np
 import pytest
@@ -359,7 +360,12 @@ def test_a_document_without_a_vector_is_found_and_counts_as_changed() -> None:
 
 
 def test_tools_are_documents_and_the_bundled_vectors_the_default() -> None:
-    fixed = {"dialect": Dialect.FUNCTION, "digest": "0" * 64, "path": "x.py", "line": 1}
+    fixed: dict[str, Any] = {
+        "dialect": Dialect.FUNCTION,
+        "digest": "0" * 64,
+        "path": "x.py",
+        "line": 1,
+    }
     tools = [
         ToolSpec(name=name, description=text, parameters={}, entry=name, display_name=name, **fixed)
         for name, text in {"fly": "Book a flight.", "sleep": "Find a hotel."}.items()

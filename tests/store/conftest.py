@@ -128,19 +128,35 @@ def running(*arguments: str, script: str = "claimant.py") -> Iterator["subproces
             process.kill()
 
 
+def next_line(process: "subprocess.Popen[str]") -> str:
+    """Return the next line that a process prints."""
+    assert process.stdout
+    return process.stdout.readline().rstrip("\n")
+
+
+def kill(process: "subprocess.Popen[str]") -> list[str]:
+    """Kill a process, and return the lines that it printed until then and nothing has read."""
+    process.kill()
+    assert process.stdout
+    return process.stdout.read().splitlines()
+
+
+def go_on(process: "subprocess.Popen[str]") -> None:
+    """Write the line that a process waits for."""
+    assert process.stdin
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
 def together(place: str, script: str, *commands: Sequence[str]) -> list[str]:
     """Run processes of a script that start at one moment; return what each of them prints."""
     with ExitStack() as stack:
         processes = [
             stack.enter_context(running(place, *command, script=script)) for command in commands
         ]
+        assert [next_line(process) for process in processes] == ["waiting"] * len(processes)
         for process in processes:
-            assert process.stdout
-            assert process.stdout.readline() == "waiting\n"
-        for process in processes:
-            assert process.stdin
-            process.stdin.write("go\n")
-            process.stdin.flush()
+            go_on(process)
         printed = [process.communicate(timeout=300)[0] for process in processes]
         assert [process.returncode for process in processes] == [0] * len(processes)
     return printed
@@ -150,8 +166,7 @@ def together(place: str, script: str, *commands: Sequence[str]) -> list[str]:
 def halted(place: str, task: str, statement: str) -> Iterator["subprocess.Popen[str]"]:
     """A process of `archivist` that halts before this statement."""
     with running(place, task, statement, script="archivist.py") as process:
-        assert process.stdout
-        assert process.stdout.readline() == "halted\n"
+        assert next_line(process) == "halted"
         yield process
 
 

@@ -18,7 +18,7 @@ from toolkiln.model.audit import AuditFilter, AuditRecord, ChainedRecord
 from toolkiln.store.audit_log import AuditLog, open_audit_log
 
 from .auditor import KEY
-from .conftest import Clock, count_rows, execute, running, together
+from .conftest import Clock, count_rows, execute, kill, next_line, running, together
 from .test_faults import refusal
 
 ALL = AuditFilter()
@@ -305,10 +305,8 @@ def test_processes_that_create_one_log_concurrently_make_one_chain(place: str) -
 
 def test_a_killed_writer_leaves_whole_batches_and_a_valid_chain(place: str) -> None:
     with running(place, "stream", script="auditor.py") as writer:
-        assert writer.stdout
-        printed = [int(writer.stdout.readline()) for _ in range(20)]
-        writer.kill()
-        printed += map(int, writer.stdout.read().split())
+        printed = [next_line(writer) for _ in range(20)]
+        printed += kill(writer)
 
     with closing(open_audit_log(place, KEY)) as log:
         found = log.verify()
@@ -322,8 +320,7 @@ def test_a_killed_writer_leaves_whole_batches_and_a_valid_chain(place: str) -> N
 def test_a_full_disk_is_reported_and_no_batch_is_written_in_part(tmp_path: Path) -> None:
     file = str(tmp_path / "audit.db")
     with running(file, "fill", "200000", script="auditor.py") as writer:
-        assert writer.stdout
-        number, message, hint = writer.stdout.read().splitlines()
+        number, message, hint = writer.communicate()[0].splitlines()
 
     assert "disk" in message
     assert "disk" in hint or "space" in hint

@@ -13,7 +13,17 @@ from toolkiln.model.identity import Caller
 from toolkiln.store.store import Store, open_store
 
 from .archivist import ADMITTED, content
-from .conftest import Clock, Opener, count_rows, halted, running, together, wait_until_blocked
+from .conftest import (
+    Clock,
+    Opener,
+    count_rows,
+    halted,
+    kill,
+    next_line,
+    running,
+    together,
+    wait_until_blocked,
+)
 
 pytestmark = pytest.mark.faults
 
@@ -59,8 +69,7 @@ def test_processes_that_open_a_new_store_at_once_all_succeed(place: str) -> None
 
 def test_a_killed_owner_is_replaced_when_its_lease_has_run_out(place: str, opened: Opener) -> None:
     with running(place, "hold", "c1") as doomed:
-        assert doomed.stdout
-        assert doomed.stdout.readline() == "claimed\n"
+        assert next_line(doomed) == "claimed"
         doomed.kill()
     now = opened(place)
     later = opened(place, lambda: time.time() + 61)
@@ -79,10 +88,8 @@ def test_a_killed_owner_is_replaced_when_its_lease_has_run_out(place: str, opene
 
 def test_every_confirmed_result_survives_sigkill_at_any_moment(place: str, opened: Opener) -> None:
     with running(place, "stream") as doomed:
-        assert doomed.stdout
-        kept = [doomed.stdout.readline().strip() for _ in range(40)]
-        doomed.kill()
-        kept += doomed.stdout.read().split()
+        kept = [next_line(doomed) for _ in range(40)]
+        kept += kill(doomed)
     store = opened(place)
 
     assert kept[:3] == ["0", "1", "2"]

@@ -20,6 +20,8 @@ from .conftest import (
     Opener,
     count_rows,
     execute,
+    go_on,
+    next_line,
     running,
     together,
     wait_until_blocked,
@@ -281,18 +283,15 @@ def test_no_session_survives_the_key_that_is_revoked_meanwhile(place: str, opene
     store.keys.add(api_key(), TOKEN)
     maker = running(place, "session", "k0000001", script="guard.py")
     with maker as process, ThreadPoolExecutor(1) as pool:
-        assert process.stdin
-        assert process.stdout
-        process.stdin.write("go\n")
-        process.stdin.flush()
-        printed = [process.stdout.readline() for _ in range(2)]
+        go_on(process)
+        printed = [next_line(process) for _ in range(2)]
         work: Future[object] = pool.submit(store.keys.revoke, "k0000001")
         if "://" in place:
             wait_until_blocked(place, work)
         process.communicate()
         work.result(timeout=60)
 
-    assert printed == ["waiting\n", "halted\n"]
+    assert printed == ["waiting", "halted"]
     assert process.returncode == 0
     assert store.sessions.get("c" * 64, running=True) is None
 
