@@ -81,6 +81,24 @@ async def die(mark: str) -> str:
     return "never"
 
 
+@tool
+async def act(mark: str, seconds: float, ctx: Context) -> str:
+    """Do what must not be done twice."""
+    return await _do(mark, seconds, ctx)
+
+
+@tool(idempotent=True)
+async def redo(mark: str, seconds: float, ctx: Context) -> str:
+    """Do what may be done again."""
+    return await _do(mark, seconds, ctx)
+
+
+async def _do(mark: str, seconds: float, ctx: Context) -> str:
+    await _sleep(seconds, mark, ctx)
+    ctx.report_progress(1, 1, "done")
+    return mark
+
+
 async def _sleep(seconds: float, mark: str, ctx: Context) -> str:
     _note(mark)
     ctx.report_progress(0, None, f"begun by {os.getpid()}")
@@ -94,7 +112,9 @@ def _note(mark: str) -> None:
         file.write(f"{os.getpid()}\n")
 
 
-FUNCTIONS: list[Callable[..., Any]] = [double, halve, nap, doze, block, hold, give, linger, die]
+FUNCTIONS: list[Callable[..., Any]] = [
+    double, halve, nap, doze, block, hold, give, linger, die, act, redo,
+]  # fmt: skip
 
 
 async def main(url: str, lease: str, slots: str, folder: str) -> None:

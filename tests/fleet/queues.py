@@ -37,8 +37,8 @@ class Desk:
     def replies(self, name: str) -> ReplyStream:
         return ReplyStream(self.pipe, self.waiting, name)
 
-    async def told(self, name: str) -> list[CallReply]:
-        """All that a client was told so far."""
+    async def replies_to(self, name: str) -> list[CallReply]:
+        """All replies that a client got so far."""
         return await self.replies(name).next(1)
 
     async def take(self, consumer: str = "w1", count: int = 100) -> list[Delivery]:
@@ -58,7 +58,7 @@ async def desk(url: str, pool: str = POOL, **options: Any) -> AsyncIterator[Desk
 async def working(
     queue: Queue, address: Address, name: str, perform: RunCall
 ) -> AsyncIterator[None]:
-    """A worker of two slots in this process, which is told to leave at the end."""
+    """A worker of two slots in this process, which leaves at the end."""
     table = new_lease_table(2)
     ours, theirs = socket.socketpair()
     async with open_pipe(RedisPipe(address)) as control:
@@ -76,7 +76,7 @@ async def working(
 
 
 def call(record: str = "", arguments: Any = None, **fields: Any) -> Envelope:
-    """A call of a tool, by default one that nobody else makes."""
+    """A call of a tool, by default with an id of its own."""
     name = record or os.urandom(32).hex()
     given = {"id": name, "record": name, "tool": "echo", "reply_to": "c1", **fields}
     return Envelope(arguments=Raw(wire.pack(arguments)), **given)
@@ -99,7 +99,7 @@ async def calling(url: str, key: FleetKeys) -> AsyncIterator[FleetClient]:
 
 
 def call_of(client: FleetClient, value: Any = None, **fields: Any) -> Envelope:
-    """A call that nobody else makes, whose reply the client awaits."""
+    """A call with an id of its own, whose reply the client awaits."""
     return call(arguments=value, reply_to=client.reply_to, **fields)
 
 

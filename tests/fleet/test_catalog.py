@@ -49,7 +49,7 @@ def snapshot(*files: ServedVersion) -> Snapshot:
 
 
 async def put(publisher: Publisher, *files: ServedVersion, **changed: Any) -> int:
-    """Publishes these files, with no grants unless told otherwise."""
+    """Publishes these files, by default with no grants."""
     made = snapshot(*files)
     grants = {name: Grant() for name in made.tools} | changed.get("grants", {})
     return await publisher.publish(made, grants, changed.get("permissions", OPEN))
@@ -116,13 +116,13 @@ async def test_nothing_is_read_again_that_has_not_changed(
 ) -> None:
     await put(ann, served("hello"), served("bye"))
     await published.refresh()
-    told = published.snapshot.tools["hello"]
+    kept = published.snapshot.tools["hello"]
     await put(ann, served("hello"), served("bye", "See you."))
     behind.config_resetstat()
     again = [await published.refresh() for _ in range(2)]
 
     assert again == [True, False]
-    assert published.snapshot.tools["hello"] is told
+    assert published.snapshot.tools["hello"] is kept
     assert published.snapshot.tools["bye"].description == "See you."
     assert behind.info("commandstats")["cmdstat_mget"]["calls"] == 1
 
@@ -163,19 +163,6 @@ async def test_publishers_at_once_do_not_undo_each_other(
 
     assert both == {"ours", "theirs"}
     assert await names(published) == {"ours", "more"}
-
-
-async def test_a_tool_of_two_publishers_stays_until_both_have_dropped_it(
-    ann: Publisher, bob: Publisher, published: CatalogReader
-) -> None:
-    await put(ann, served("hello"))
-    await put(bob, served("hello"))
-    await put(ann)
-    one_left = await names(published)
-    await bob.withdraw()
-
-    assert one_left == {"hello"}
-    assert await names(published) == set()
 
 
 async def test_of_two_versions_the_last_published_counts_until_it_is_dropped(
@@ -415,14 +402,14 @@ async def test_what_a_later_toolkiln_says_of_a_tool_is_left_out(
 ) -> None:
     def later(key: FleetKeys, pool: str, file: ServedVersion, spec: Any, grant: Grant) -> bytes:
         """As a worker would write it that knows more fields."""
-        told = {"colour": "red", **spec.model_dump(exclude_defaults=True)}
-        told["documentation"] = {"text": "Long.", "moods": ["calm"]}
-        told["toolkit"] = {
+        fields = {"colour": "red", **spec.model_dump(exclude_defaults=True)}
+        fields["documentation"] = {"text": "Long.", "moods": ["calm"]}
+        fields["toolkit"] = {
             "name": "t", "display_name": "T", "description": "", "sections": [{"x": 1}]
         }  # fmt: skip
         dumping = spec.model_copy()
         object.__setattr__(dumping, "model_copy", lambda **_: dumping)
-        object.__setattr__(dumping, "model_dump", lambda **_: told)
+        object.__setattr__(dumping, "model_dump", lambda **_: fields)
         return write_entry(key, pool, file, dumping, grant)
 
     monkeypatch.setattr("toolkiln.fleet.published_tool.write_entry", later)

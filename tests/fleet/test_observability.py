@@ -65,7 +65,7 @@ async def test_metrics_of_a_worker_show_its_queue_and_what_became_of_calls(
     with worker(server.url, tools, *options, lease=30) as running:
         async with asking(server) as asker:
             lost = await asker.start("nap", {"seconds": 60}, events=True)
-            await asker.told_by(lost)
+            await asker.events_of(lost)
             waits = [await asker.start("nap", {"seconds": 0}) for _ in range(2)]
             busy = await asyncio.to_thread(once_waiting, running, 1, 2)
 

@@ -37,7 +37,7 @@ async def test_a_call_goes_in_and_its_first_result_comes_back(own: Desk, behind:
 
     put = await own.queue.enqueue(made)
     [taken] = await own.take()
-    won = await asyncio.gather(
+    won, late = await asyncio.gather(
         own.queue.finish(result(taken)), own.queue.finish(result(taken, b"\x02"))
     )
 
@@ -46,8 +46,8 @@ async def test_a_call_goes_in_and_its_first_result_comes_back(own: Desk, behind:
     assert wire.unpack(taken.envelope.arguments) == {"n": 1}
     assert taken.tries == 0
     assert 0 < (taken.deadline_ms or 0) - await own.queue.now_ms() <= 60_000
-    assert won == [True, False]
-    assert await own.told("c1") == [CallReply(made.record, "result", b"\x01")]
+    assert (won, late) == (True, False)
+    assert await own.replies_to("c1") == [CallReply(made.record, "result", b"\x01")]
     assert behind.xlen(STREAM) == 0
     assert await own.queue.consumers.depth() == (0, 0)
 
@@ -66,7 +66,7 @@ async def test_calls_of_one_moment_go_in_and_out_with_one_script_each(
     # Two each: the first time the server does not know the script.
     assert runs["calls"] <= 4
     assert behind.xlen(keys.replies("c0")) == behind.xlen(keys.replies("c1")) == 1
-    assert len(await own.told("c0")) == len(await own.told("c1")) == 15
+    assert len(await own.replies_to("c0")) == len(await own.replies_to("c1")) == 15
 
 
 async def test_a_repeated_call_runs_once_and_both_callers_get_the_reply(
@@ -74,7 +74,7 @@ async def test_a_repeated_call_runs_once_and_both_callers_get_the_reply(
 ) -> None:
     first, second = call("r", reply_to="c1"), call("r", reply_to="c2")
 
-    put = await asyncio.gather(own.queue.enqueue(first), own.queue.enqueue(first))
+    put = [*await asyncio.gather(own.queue.enqueue(first), own.queue.enqueue(first))]
     put += [await own.queue.enqueue(second), await own.queue.enqueue(second)]
     [taken] = await own.take()
     put += [await own.queue.enqueue(first)]
@@ -82,7 +82,7 @@ async def test_a_repeated_call_runs_once_and_both_callers_get_the_reply(
 
     assert put == [Accepted(), *[AlreadyRunning()] * 4]
     for name in ("c1", "c2"):
-        assert await own.told(name) == [CallReply("r", "result", b"\x01")]
+        assert await own.replies_to(name) == [CallReply("r", "result", b"\x01")]
     assert behind.xlen(STREAM) == 0
 
 
@@ -115,7 +115,7 @@ async def test_what_no_worker_took_is_withdrawn_and_its_id_free_again(own: Desk)
     withdrawn = [await own.queue.withdraw(record, "no_worker") for record in ("r1", "r2", "r3")]
 
     assert withdrawn == [False, True, False]
-    assert await own.told("c1") == [CallReply("r2", "end", b"no_worker")]
+    assert await own.replies_to("c1") == [CallReply("r2", "end", b"no_worker")]
     assert await own.queue.enqueue(call("r2", remember=True)) == Accepted()
 
 
@@ -147,13 +147,13 @@ async def test_an_answer_that_was_lost_can_be_asked_for_again(server: Server) ->
                 await own.queue.finish(result(taken))
             late = await own.queue.finish(result(taken, b"\x02"))
             finished = await own.queue.enqueue(made)
-            told = await own.told("c1")
+            replies = await own.replies_to("c1")
 
     assert caught.value.sent
     assert again == AlreadyRunning()
     assert late is False
     assert finished == Finished(CallReply("r", "result", b"\x01"))
-    assert told == [CallReply("r", "result", b"\x01")]
+    assert replies == [CallReply("r", "result", b"\x01")]
 
 
 async def test_beyond_the_depth_calls_are_refused_and_can_be_tried_again(server: Server) -> None:
@@ -203,7 +203,7 @@ async def test_a_requeued_call_no_longer_belongs_to_its_first_worker(own: Desk) 
     assert (second.tries, second.deadline_ms) == (1, first.deadline_ms)
     assert late == [False, False, False]
     assert won
-    assert await own.told("c1") == [CallReply("r", "result", b"\x02")]
+    assert await own.replies_to("c1") == [CallReply("r", "result", b"\x02")]
 
 
 async def test_a_call_without_a_renewed_lease_is_taken_over(own: Desk) -> None:
@@ -271,7 +271,7 @@ async def test_a_call_that_waits_is_cancelled_at_once(own: Desk, behind: Any) ->
 
     assert said == "cancelled"
     assert await own.take() == []
-    assert await own.told("c1") == [CallReply("r", "end", b"cancelled")]
+    assert await own.replies_to("c1") == [CallReply("r", "end", b"cancelled")]
     assert await own.queue.cancel("r") == "done"
     again = await own.queue.enqueue(call("r", LARGE, remember=True))
     assert again == Finished(CallReply("r", "end", b"cancelled"))
@@ -290,7 +290,7 @@ async def test_a_call_that_runs_is_asked_to_stop_and_one_end_wins(own: Desk) -> 
     assert said == "asked"
     assert asks == [ControlMessage("cancel", "r")]
     assert (won, late) == (True, False)
-    assert await own.told("c1") == [CallReply("r", "end", b"cancelled")]
+    assert await own.replies_to("c1") == [CallReply("r", "end", b"cancelled")]
     assert await own.queue.cancel("r") == "done"
     assert await own.queue.cancel("unheard-of") == "unknown"
 
@@ -326,13 +326,13 @@ async def test_large_bodies_travel_beside_the_streams_and_leave_nothing(
     entry = behind.xrange(STREAM)[0][1]
     [taken] = await own.take()
     await own.queue.finish(result(taken, body))
-    told = await own.told("c1")
+    replies = await own.replies_to("c1")
     again = await own.queue.enqueue(made)
 
     assert len(entry[b"call"]) < 100
     assert wire.unpack(taken.envelope.arguments) == LARGE
-    assert told == [CallReply("r", "result", body)]
-    assert again == Finished(told[0])
+    assert replies == [CallReply("r", "result", body)]
+    assert again == Finished(replies[0])
     assert not behind.exists(keys.body("r", "call"))
     assert behind.pttl(keys.body("r", "result")) > 0
     assert behind.memory_usage(keys.replies("c1")) < 10_000
@@ -344,7 +344,7 @@ async def test_a_large_result_whose_body_is_gone_is_a_loss(own: Desk, behind: An
     await own.queue.finish(result(taken, LARGE.encode()))
     behind.set(keys.body("r", "result"), b"another")
 
-    assert await own.told("c1") == [CallReply("r", "end", b"lost")]
+    assert await own.replies_to("c1") == [CallReply("r", "end", b"lost")]
 
 
 async def test_what_is_too_large_is_refused_before_it_is_sent(own: Desk, behind: Any) -> None:
@@ -389,7 +389,7 @@ async def test_an_unreadable_entry_is_dead_lettered_and_its_caller_notified(
     [(_, letter)] = behind.xrange(keys.dead(POOL))
     assert letter[b"why"]
     if fields.get("record") == "r":
-        assert await own.told("c1") == [CallReply("r", "end", b"poison")]
+        assert await own.replies_to("c1") == [CallReply("r", "end", b"poison")]
 
 
 async def test_a_copied_entry_is_dropped_and_its_call_ends_once(own: Desk, behind: Any) -> None:
@@ -404,7 +404,7 @@ async def test_a_copied_entry_is_dropped_and_its_call_ends_once(own: Desk, behin
     again = await own.take()
 
     assert (won, again) == (True, [])
-    assert await own.told("c1") == [CallReply("r", "result", b"\x01")]
+    assert await own.replies_to("c1") == [CallReply("r", "result", b"\x01")]
     assert behind.xlen(STREAM) == 0
 
 
@@ -424,7 +424,7 @@ async def test_damaged_keys_do_not_stop_other_calls_from_ending(own: Desk, behin
 
     assert put == [Accepted()] * 4 + [DeliveryConflict()]
     assert won == [True] * 4
-    assert [reply.record for reply in await own.told("c1")] == ["good", "no-record", "other"]
+    assert [reply.record for reply in await own.replies_to("c1")] == ["good", "no-record", "other"]
     assert behind.xlen(STREAM) == 0
 
 
@@ -440,7 +440,7 @@ async def test_a_call_that_was_given_up_is_poison_and_a_dead_letter(own: Desk, b
     assert (buried, again) == (True, False)
     assert letter[b"why"] == b"begun 3 times"
     assert wire.envelope_from_wire(letter[b"call"]) == made
-    assert await own.told("c1") == [CallReply("r", "end", b"poison")]
+    assert await own.replies_to("c1") == [CallReply("r", "end", b"poison")]
     assert await own.queue.enqueue(made) == Finished(CallReply("r", "end", b"poison"))
 
 
@@ -461,7 +461,7 @@ async def test_without_memory_calls_are_refused_and_those_under_way_still_end(
 
     assert isinstance(put, Overloaded)
     assert (finished, handed, buried, cancelled) == (True, True, True, "cancelled")
-    assert sorted(reply.record for reply in await own.told("c1")) == ["r0", "r2", "r3"]
+    assert sorted(reply.record for reply in await own.replies_to("c1")) == ["r0", "r2", "r3"]
     assert (await own.queue.call_states(["more"]))[0].state == "missing"
     assert [one.record for one in await own.take()] == ["r1"]
 
@@ -470,14 +470,14 @@ async def test_replies_go_on_from_where_they_were_read_and_are_trimmed(
     own: Desk, behind: Any
 ) -> None:
     replies = own.replies("c1")
-    told = []
+    read = list[CallReply]()
     for n in range(3):
         await own.queue.enqueue(call(f"r{n}"))
         await own.queue.finish(result((await own.take())[0]))
-        told += await replies.next(1)
+        read += await replies.next(1)
     nothing = await replies.next(1)
 
-    assert [reply.record for reply in told] == ["r0", "r1", "r2"]
+    assert [reply.record for reply in read] == ["r0", "r1", "r2"]
     assert nothing == []
     assert behind.xlen(keys.replies("c1")) == 0
     assert behind.pttl(keys.replies("c1")) > 0
@@ -508,7 +508,7 @@ async def test_nonsense_in_a_reply_stream_is_passed_over(own: Desk, behind: Any)
         behind.xadd(keys.replies("c1"), {"replies": data})
     await own.queue.send("c1", [CallReply("r", "event", b"")])
 
-    assert await own.told("c1") == [CallReply("r", "event", b"")]
+    assert await own.replies_to("c1") == [CallReply("r", "event", b"")]
 
 
 async def test_a_consumer_is_forgotten_only_when_it_holds_nothing(own: Desk) -> None:
@@ -550,7 +550,7 @@ async def test_a_call_whose_record_is_gone_still_ends_with_a_reply(own: Desk, be
     behind.delete(keys.record("r"))
 
     assert await own.queue.finish(result(taken))
-    assert await own.told("c1") == [CallReply("r", "result", b"\x01")]
+    assert await own.replies_to("c1") == [CallReply("r", "result", b"\x01")]
 
 
 async def test_every_key_that_a_call_leaves_goes_by_itself(own: Desk, behind: Any) -> None:
@@ -598,12 +598,12 @@ async def test_calls_survive_a_server_that_is_killed_and_keeps_a_log(folder: Pat
                 held = await own.queue.pending("w1")
                 won = [await own.queue.finish(result(one)) for one in taken]
                 rest = await own.take()
-                told = await own.told("c1")
+                replies = await own.replies_to("c1")
 
     assert [one.record for one in held] == ["r1", "r2"]
     assert won == [False, True, True]
     assert [one.record for one in rest] == ["r3", "r4"]
-    assert [reply.record for reply in told] == ["r0", "r1", "r2"]
+    assert [reply.record for reply in replies] == ["r0", "r1", "r2"]
 
 
 async def test_an_id_under_which_nothing_ran_is_free_for_another_call(own: Desk) -> None:

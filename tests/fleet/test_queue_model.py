@@ -62,7 +62,7 @@ class Model:
 
     calls: dict[str, Known] = field(default_factory=dict)
     waiting: list[str] = field(default_factory=list)
-    told: dict[str, list[CallReply]] = field(default_factory=lambda: defaultdict(list))
+    sent: dict[str, list[CallReply]] = field(default_factory=lambda: defaultdict(list))
 
     def enqueue(self, record: str, caller: str, variant: int) -> Admission:
         known = self.calls.get(record)
@@ -86,7 +86,7 @@ class Model:
             known.state, known.entry, known.holder = "held", delivery.entry, consumer
         del self.waiting[:count]
 
-    def holds(self, delivery: Delivery) -> bool:
+    def is_held(self, delivery: Delivery) -> bool:
         known = self.calls.get(delivery.record)
         return known is not None and known.state == "held" and known.entry == delivery.entry
 
@@ -94,7 +94,7 @@ class Model:
         known = self.calls[record]
         known.state, known.reply = "done", CallReply(record, kind, body)
         for asker in known.askers:
-            self.told[asker].append(known.reply)
+            self.sent[asker].append(known.reply)
         if body in {b"stale", b"no_worker"}:
             del self.calls[record]
 
@@ -142,34 +142,34 @@ async def take_step(
 async def take_over(
     own: Desk, model: Model, delivery: Delivery, act: str, rest: list[object]
 ) -> None:
-    """What somebody does with a delivery that it has, or believes to have."""
-    record, holds = delivery.record, model.holds(delivery)
+    """What a worker does with a delivery that it has, or believes to have."""
+    record, is_held = delivery.record, model.is_held(delivery)
     match act, rest:
         case "renew", [str(consumer)]:
-            own_still = holds and model.calls[record].holder == consumer
+            own_still = is_held and model.calls[record].holder == consumer
             assert await own.queue.renew(consumer, [delivery.entry]) == [own_still]
         case "finish", ["result"]:
-            assert await own.queue.finish(Ending(delivery, "result", b"\x01")) == holds
-            if holds:
+            assert await own.queue.finish(Ending(delivery, "result", b"\x01")) == is_held
+            if is_held:
                 model.end(record, "result", b"\x01")
         case "finish", [str(code)]:
-            assert await own.queue.finish(Ending(delivery, "end", code.encode())) == holds
-            if holds:
+            assert await own.queue.finish(Ending(delivery, "end", code.encode())) == is_held
+            if is_held:
                 model.end(record, "end", code.encode())
         case "bury", _:
-            assert await own.queue.bury(delivery, "why") == holds
-            if holds:
+            assert await own.queue.bury(delivery, "why") == is_held
+            if is_held:
                 model.end(record, "end", b"poison")
         case "requeue", _:
-            assert await own.queue.requeue(delivery, delivery.tries + 1) == holds
-            if holds:
+            assert await own.queue.requeue(delivery, delivery.tries + 1) == is_held
+            if is_held:
                 known = model.calls[record]
                 known.state, known.tries = "waiting", delivery.tries + 1
                 model.waiting.append(record)
 
 
 async def reckon(own: Desk, model: Model) -> None:
-    """All that is left is worked off, and then each has been told what the model says."""
+    """All that is left is worked off, and then each caller has got what the model says."""
     _, held = await own.queue.claim_abandoned("last", "0-0", 0)
     taken = await own.take("last") if model.waiting else []
     for delivery in [*held, *taken]:
@@ -177,7 +177,7 @@ async def reckon(own: Desk, model: Model) -> None:
         model.end(delivery.record, "result", b"\x02")
 
     for caller in ("c1", "c2"):
-        assert await own.told(caller) == model.told[caller]
+        assert await own.replies_to(caller) == model.sent[caller]
     assert await own.queue.consumers.depth() == (0, 0)
     assert await own.pipe.command("XLEN", keys.calls(POOL)) == 0
     assert {known.state for known in model.calls.values()} <= {"done"}

@@ -100,25 +100,33 @@ async def test_what_a_worker_serves_without_admission_is_marked_for_its_callers(
     assert "note: dev: 1 of them served as on disk, without an admission" in running.said
 
 
-async def test_a_worker_runs_the_version_that_its_caller_saw_if_it_was_admitted_or_is_in_dev(
+async def test_a_worker_runs_the_version_that_its_caller_saw(
+    server: Server, tmp_path: Path
+) -> None:
+    old, new = (served(version).reading.digest for version in ("one", "two"))
+    with worker(server.url, tools_folder(tmp_path, **written("one"))):
+        async with asking(server) as asker:
+            await put(Publisher(asker.pipe, asker.key, "default", "another"), served("two"))
+            calls = [asker.call("greet", digest=digest) for digest in (old, new) * 3]
+            results = await asyncio.gather(*calls)
+
+    assert [(result.value, result.dev) for result in results] == [("one", True), ("two", True)] * 3
+
+
+async def test_a_worker_without_dev_does_not_run_a_version_that_was_not_admitted(
     server: Server, tmp_path: Path
 ) -> None:
     tools = tools_folder(tmp_path, **written("one"))
     admit(tools, "greet.py")
-    old, new = (served(version).reading.digest for version in ("one", "two"))
     async with asking(server) as asker:
         await put(Publisher(asker.pipe, asker.key, "default", "another"), served("two"))
         with worker(server.url, tools, dev=False):
-            strict = await asker.call("greet", digest=new)
+            strict = await asker.call("greet", digest=served("two").reading.digest)
             own = await asker.call("greet")
-        with worker(server.url, tools):
-            calls = [asker.call("greet", digest=digest) for digest in (old, new) * 3]
-            results = await asyncio.gather(*calls)
 
     assert strict.error is not None
     assert (strict.value, strict.error.code) == (None, "stale")
     assert (own.value, own.dev) == ("one", False)
-    assert [(one.value, one.dev) for one in results] == [("one", False), ("two", True)] * 3
 
 
 async def begun(kiln: Kiln, seconds: float) -> "asyncio.Task[Result]":

@@ -19,6 +19,7 @@ from toolkiln.fleet.remote_catalog import CatalogReader
 from toolkiln.model.call import Status
 
 from . import servers
+from .faults.reckoning import begun, runs, settled
 from .servers import Server
 from .workers import (
     LEASE,
@@ -43,37 +44,6 @@ def first(server: Server, tmp_path: Path) -> Iterator[Running]:
         yield running
 
 
-@pytest.fixture
-def second(server: Server, first: Running, tmp_path: Path) -> Iterator[Running]:
-    """One that is there when the first is not."""
-    with performer(server.url, tmp_path) as running:
-        yield running
-
-
-def begun(folder: Path, mark: str) -> list[int]:
-    """The processes that began a function, in turn."""
-    file = folder / mark
-    return [int(line) for line in file.read_text().split()] if file.exists() else []
-
-
-async def until_begun(folder: Path, mark: str, count: int = 1) -> list[int]:
-    return await asyncio.to_thread(
-        until, lambda: found if len(found := begun(folder, mark)) >= count else None
-    )
-
-
-def left_behind(server: Server, pool: str = "default") -> dict[str, int]:
-    """What Redis holds of calls: entries, those that are held, consumers."""
-    with closing(server.client()) as client:
-        stream = keys.calls(pool)
-        [group] = client.xinfo_groups(stream)
-        return {
-            "entries": client.xlen(stream),
-            "held": group["pending"],
-            "consumers": group["consumers"],
-        }
-
-
 # Death
 
 
@@ -83,17 +53,17 @@ async def test_what_a_dead_worker_had_begun_runs_again_if_it_may(
     async with asking(server) as asker:
         twice = await asker.start("doze", {"seconds": LONG, "mark": "twice"}, repeatable=True)
         once = await asker.start("nap", {"seconds": LONG, "mark": "once"})
-        await until_begun(tmp_path, "twice")
-        await until_begun(tmp_path, "once")
+        await begun(tmp_path, "twice")
+        await begun(tmp_path, "once")
 
         first.process.kill()
         with performer(server.url, tmp_path) as second:
             again, lost = await asker.end_of(twice), await asker.end_of(once)
 
     assert again.value == f"slept by {second.process.pid}"
-    assert begun(tmp_path, "twice") == [first.process.pid, second.process.pid]
+    assert runs(tmp_path, "twice") == [first.process.pid, second.process.pid]
     assert code_of(lost) == "lost"
-    assert begun(tmp_path, "once") == [first.process.pid]
+    assert runs(tmp_path, "once") == [first.process.pid]
 
 
 async def test_a_call_that_kills_its_workers_is_given_up(server: Server, tmp_path: Path) -> None:
@@ -106,7 +76,7 @@ async def test_a_call_that_kills_its_workers_is_given_up(server: Server, tmp_pat
         result = await asker.end_of(envelope)
 
     assert code_of(result) == "poison"
-    assert len(begun(tmp_path, "dead")) == 3
+    assert len(runs(tmp_path, "dead")) == 3
     with closing(server.client()) as client:
         letters = cast(
             "list[tuple[bytes, dict[bytes, bytes]]]", client.xrange(keys.dead("default"))
@@ -130,7 +100,7 @@ async def test_a_call_that_shared_its_process_with_a_poison_call_is_tried_alone(
 
     assert results[0].value == "lingered"
     assert code_of(results[1]) == "poison"
-    assert len(begun(tmp_path, "dead")) == 3
+    assert len(runs(tmp_path, "dead")) == 3
 
 
 async def test_a_program_takes_no_calls_without_its_sidecar(
@@ -138,7 +108,7 @@ async def test_a_program_takes_no_calls_without_its_sidecar(
 ) -> None:
     async with asking(server) as asker:
         call = await asker.start("doze", {"seconds": LONG, "mark": "kept"}, repeatable=True)
-        await until_begun(tmp_path, "kept")
+        await begun(tmp_path, "kept")
 
         os.kill(first.children()[0], signal.SIGKILL)
 
@@ -159,46 +129,49 @@ async def test_a_worker_that_was_stopped_loses_its_calls_and_gives_them_up_when_
     async with asking(server) as asker:
         twice = await asker.start("doze", {"seconds": LONG, "mark": "twice"}, repeatable=True)
         once = await asker.start("nap", {"seconds": LONG, "mark": "once"})
-        for mark in ("twice", "once"):
-            await until_begun(tmp_path, mark)
+        await begun(tmp_path, "twice")
+        await begun(tmp_path, "once")
+        short = await asker.start("nap", {"seconds": 1, "mark": "short"})
+        await begun(tmp_path, "short")
 
         first.process.send_signal(signal.SIGSTOP)
         with performer(server.url, tmp_path) as second:
-            again, lost = await asker.end_of(twice), await asker.end_of(once)
-            first.process.send_signal(signal.SIGCONT)
-            await asyncio.to_thread(first.await_line, "lost the lease of a call of doze")
-            await asyncio.to_thread(first.await_line, "lost the lease of a call of nap")
-            after = [await asker.call("double", {"number": n}, repeatable=True) for n in range(3)]
+            again, *lost = [await asker.end_of(call) for call in (twice, once, short)]
+        first.process.send_signal(signal.SIGCONT)
+        await asyncio.to_thread(first.await_line, "lost the lease of a call of doze")
+        await asyncio.to_thread(first.await_line, "lost the lease of a call of nap")
+        after = [await asker.call("double", {"number": n}, repeatable=True) for n in range(3)]
 
-    assert again.value == f"slept by {second.process.pid}"
-    assert code_of(lost) == "lost"
+        assert again.value == f"slept by {second.process.pid}"
+        assert [code_of(one) for one in lost] == ["lost", "lost"]
+        assert [len(asker.replies[call.record]) for call in (twice, once, short)] == [1, 1, 1]
     assert [result.value for result in after] == [0, 2, 4]
-    assert left_behind(server)["entries"] == 0
+    assert [len(runs(tmp_path, mark)) for mark in ("once", "short")] == [1, 1]
+    await settled(server)
 
 
 # Time
 
 
-async def test_a_call_may_take_longer_than_the_lease(
-    server: Server, first: Running, second: Running, tmp_path: Path
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("nap", {"seconds": 4 * LEASE}),
+        ("block", {"seconds": 4 * LEASE}),
+        ("hold", {"count": 30_000_000}),
+    ],
+)
+async def test_a_call_that_is_longer_than_the_lease_keeps_it(
+    server: Server, tmp_path: Path, tool: str, arguments: dict[str, float]
 ) -> None:
-    async with asking(server) as asker:
-        result = await asker.call("nap", {"seconds": 4 * LEASE, "mark": "long"})
+    lease = 0.2 if tool == "hold" else LEASE
+    with performer(server.url, tmp_path, lease=lease), performer(server.url, tmp_path, lease=lease):
+        async with asking(server) as asker:
+            result = await asker.call(tool, {**arguments, "mark": "m"}, repeatable=tool != "nap")
 
     assert result.status is Status.OK
-    assert len(begun(tmp_path, "long")) == 1
-
-
-async def test_a_tool_that_blocks_the_loop_keeps_its_lease(
-    server: Server, first: Running, second: Running, tmp_path: Path
-) -> None:
-    async with asking(server) as asker:
-        result = await asker.call(
-            "block", {"seconds": 4 * LEASE, "mark": "blocked"}, repeatable=True
-        )
-
-    assert result.value == "blocked"
-    assert len(begun(tmp_path, "blocked")) == 1
+    assert len(runs(tmp_path, "m")) == 1
+    await settled(server)
 
 
 # Redis
@@ -226,6 +199,20 @@ async def test_a_worker_goes_on_with_a_redis_that_has_forgotten_everything(
     assert (before.value, after.value) == (2, 4)
 
 
+@pytest.mark.parametrize("count", [1_000_000, 50_000_000])
+async def test_a_large_result_is_an_answer_like_any_other(
+    server: Server, tmp_path: Path, count: int
+) -> None:
+    with performer(server.url, tmp_path):
+        async with asking(server) as asker:
+            result = await asker.call("give", {"count": count})
+            after = await asker.call("double", {"number": 4})
+
+    assert result.status in (Status.OK, Status.FAILED)
+    assert after.value == 8
+    await settled(server)
+
+
 # Leaving
 
 
@@ -237,7 +224,7 @@ async def test_a_worker_that_leaves_ends_what_it_can_and_hands_the_rest_on(
         slow = await asker.start("doze", {"seconds": LONG, "mark": "slow"}, repeatable=True)
         once = await asker.start("nap", {"seconds": LONG, "mark": "once"})
         for mark in ("quick", "slow", "once"):
-            await until_begun(tmp_path, mark)
+            await begun(tmp_path, mark)
 
         status = await asyncio.to_thread(first.stop)
         with performer(server.url, tmp_path) as second:
@@ -256,28 +243,6 @@ async def test_a_worker_that_is_asked_to_leaves(
         await asker.queue.consumers.send_control(ControlMessage("drain", ""))
 
         assert await asyncio.to_thread(first.process.wait, 60) == 0
-
-
-async def test_workers_that_come_and_go_leave_nothing_behind(
-    server: Server, tmp_path: Path
-) -> None:
-    async with asking(server) as asker:
-        for number in range(4):
-            with performer(server.url, tmp_path) as running:
-                result = await asker.call("double", {"number": number}, repeatable=True)
-                if number % 2:
-                    running.stop()
-                else:
-                    running.process.kill()
-            assert result.value == 2 * number
-        behind = await asyncio.to_thread(
-            until, lambda: (left := left_behind(server))["consumers"] == 0 and left
-        )
-        with closing(server.client()) as client:
-            workers = list(client.scan_iter(keys.worker("*")))
-
-    assert behind == {"entries": 0, "held": 0, "consumers": 0}
-    assert workers == []
 
 
 # Cancelling
@@ -326,7 +291,7 @@ async def test_the_process_that_runs_tools_is_started_again_and_its_calls_go_on_
     with worker(server.url, tools, lease=60) as running:
         async with asking(server) as asker:
             call = await asker.start("doze", {"seconds": 1}, repeatable=True, events=True)
-            await asker.told_by(call)
+            await asker.events_of(call)
             child = running.child()
             started = asyncio.to_thread(running.await_line, "ready", 2)
 
@@ -334,13 +299,15 @@ async def test_the_process_that_runs_tools_is_started_again_and_its_calls_go_on_
 
             await started
             result = await asker.end_of(call)
-            begun = [event for event in asker.events[call.record] if event.text == "begun"]
+            starts = [event for event in asker.events[call.record] if event.text == "begun"]
             status = await asyncio.to_thread(running.stop)
+            consumers = await asker.queue.consumers.members()
 
     assert result.value == "slept"
-    assert len(begun) == 2
+    assert consumers == []
+    assert len(starts) == 2
     assert status == 0
-    assert left_behind(server) == {"entries": 0, "held": 0, "consumers": 0}
+    await settled(server)
 
 
 async def test_a_frozen_idle_process_is_replaced_and_systemd_gets_signs_of_life(
@@ -417,7 +384,7 @@ async def test_with_the_process_beside_it_a_worker_dies_and_others_take_over(
     with worker(server.url, tools) as running:
         async with asking(server) as asker:
             call = await asker.start("doze", {"seconds": LONG}, events=True)
-            await asker.told_by(call)
+            await asker.events_of(call)
             child = running.child()
 
             running.kill()

@@ -4,18 +4,17 @@ import asyncio
 import os
 import random
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..mortals import Mortal
-from ..workers import Running, running_program, worker
-from .station import LEASE
+from ..workers import Running, performer, worker
 
+LEASE = 2.0
 POOL = "boxes"
 """Of the workers that have sandboxes; functions are in the usual one."""
 TOOLS = '''
@@ -155,9 +154,8 @@ class Fleet:
         process.send_signal(signal.SIGCONT)
 
     async def _add_station(self) -> None:
-        program = Path(__file__).with_name("station.py")
-        command = [sys.executable, str(program), self.redis.server.url, str(self.marks)]
-        self._stations.append(await self._started(command, None))
+        station = performer(self.redis.server.url, self.marks, lease=LEASE)
+        self._stations.append(await self._started(station))
 
     async def _add_box(self) -> None:
         self._version += 1
@@ -165,16 +163,12 @@ class Fleet:
         tools.mkdir(parents=True)
         (tools.parent / "toolkiln.toml").write_text(SETTINGS)
         (tools / "boxed.py").write_text(TOOLS.format(version=self._version))
-        self._boxes.append(await self._started(None, tools))
+        box = worker(self.redis.server.url, tools, "--pool", POOL, "--slots", "4", lease=LEASE)
+        self._boxes.append(await self._started(box))
 
-    async def _started(self, command: list[str] | None, tools: Path | None) -> Member:
+    async def _started(self, context: AbstractContextManager[Running]) -> Member:
         """A worker that is ready, however often Redis is gone meanwhile."""
-        url, life = self.redis.server.url, ExitStack()
-        if command is not None:
-            context = running_program(command, self._folder)
-        else:
-            assert tools is not None
-            context = worker(url, tools, "--pool", POOL, "--slots", "4", lease=LEASE)
+        life = ExitStack()
         return Member(await asyncio.to_thread(life.enter_context, context), life)
 
     async def _leave(self, member: Member) -> None:

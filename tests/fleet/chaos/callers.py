@@ -35,7 +35,7 @@ KINDS: dict[Kind, int] = {
 
 @dataclass
 class Entry:
-    """One call, and every end that its caller was told."""
+    """One call, and every end that its caller got."""
 
     mark: str
     tool: str
@@ -44,7 +44,7 @@ class Entry:
     trouble: str = ""
     """Why there is no end, where the call was not accepted."""
     is_forgotten: bool = False
-    """Whether nobody knows of it any more, as may be where Redis forgets something."""
+    """Whether Redis, where it may, has forgotten it."""
 
     @property
     def is_once(self) -> bool:
@@ -88,14 +88,14 @@ class Ledger:
                 if entry.is_once and traces and code_of(end) in NOT_RUN:
                     found.append(f"it has run all the same: {about}")
                 if end.status is Status.CANCELLED and entry.kind != "cancelled":
-                    found.append(f"nobody cancelled it: {about}")
+                    found.append(f"its caller did not cancel it: {about}")
                 if end.status in (Status.DENIED, Status.INVALID, Status.FAILED):
                     found.append(f"nothing was wrong with it: {about}, {end.error}")
         return found
 
 
 class Callers:
-    """Two processes' worth of callers, who make calls until they are told to stop."""
+    """Two processes' worth of callers, who make calls until `stop`."""
 
     def __init__(
         self, kilns: tuple[Kiln, Kiln], session: str, ledger: Ledger, chance: random.Random

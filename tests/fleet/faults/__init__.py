@@ -1,6 +1,6 @@
 """Every fault that a fleet has to survive, and the test that has it.
 
-For each the promise holds: an accepted call has exactly one terminal reply, what must not run
+For each the promise is kept: an accepted call has exactly one terminal reply, what must not run
 twice has run at most once, and nothing is left that does not go by itself (`reckoning`).
 `cables` are networks that break. Faults in random order are in `tests/fleet/chaos`.
 
@@ -11,13 +11,9 @@ Workers
     stopped and woken (SIGSTOP): it ends, and renews, what is no longer its own
         test_worker_faults \
 test_a_worker_that_was_stopped_loses_its_calls_and_gives_them_up_when_it_goes_on
-        faults.test_workers test_ends_of_a_worker_that_was_stopped_and_continued_do_not_count
         test_queue test_a_requeued_call_no_longer_belongs_to_its_first_worker
-    a call longer than the lease
-        test_worker_faults test_a_call_may_take_longer_than_the_lease
-    a tool that blocks the loop, or holds the interpreter's lock
-        test_worker_faults test_a_tool_that_blocks_the_loop_keeps_its_lease
-        faults.test_workers test_a_tool_that_holds_the_interpreter_keeps_its_lease
+    a call longer than the lease, one that blocks the loop, or keeps the interpreter's lock
+        test_worker_faults test_a_call_that_is_longer_than_the_lease_keeps_it
     a call that kills its workers
         test_worker_faults test_a_call_that_kills_its_workers_is_given_up
         test_worker_faults test_a_call_that_shared_its_process_with_a_poison_call_is_tried_alone
@@ -31,13 +27,15 @@ test_a_worker_that_was_stopped_loses_its_calls_and_gives_them_up_when_it_goes_on
     dead, and its connection still open
         faults.test_sweeping \
 test_a_call_delivered_to_a_worker_that_just_died_is_requeued_uncounted
-    stopped while it takes over what another left; cut off while it asks what it holds
+    stopped while it takes over what another left; cut off while it asks what it has
         faults.test_sweeping test_a_sweeper_that_leaves_sees_to_what_it_has_just_taken_over
-        test_reading test_a_call_that_ends_while_a_worker_asks_what_it_holds_is_not_begun_again
+        test_embedded_worker \
+test_a_call_that_ends_while_a_worker_asks_what_it_holds_is_not_begun_again
 
 Calls
     made again: at once, while it runs, after its end, with other arguments, by another caller
-        faults.test_callers test_a_call_that_is_made_by_several_under_one_id_runs_once
+        test_kiln_contract test_an_id_makes_a_call_of_its_caller_run_once
+        test_fronts test_an_id_runs_once_whichever_is_asked
         test_queue test_a_repeated_call_runs_once_and_both_callers_get_the_reply
         test_queue test_an_id_with_another_call_is_a_conflict
     rejected, then tried again under the same id; a backlog beyond admission
@@ -48,11 +46,10 @@ Calls
         test_worker_faults test_of_a_cancellation_and_a_result_one_wins
         test_queue test_a_call_that_runs_is_asked_to_stop_and_one_end_wins
     bodies of 50 MB
-        faults.test_callers test_a_call_too_large_to_be_sent_is_refused_before_it_is
-        faults.test_workers test_a_large_result_is_an_answer_like_any_other
+        test_queue test_what_is_too_large_is_refused_before_it_is_sent
+        test_worker_faults test_a_large_result_is_an_answer_like_any_other
         test_queue test_large_bodies_travel_beside_the_streams_and_leave_nothing
     malformed and hostile entries
-        faults.test_workers test_nonsense_in_the_queue_stops_no_worker
         test_queue test_an_unreadable_entry_is_dead_lettered_and_its_caller_notified
         test_queue test_damaged_keys_do_not_stop_other_calls_from_ending
     a forged identity
@@ -70,7 +67,7 @@ Callers
         faults.test_callers \
 test_the_call_of_a_caller_that_dies_runs_to_its_end_and_leaves_nothing
     one that loses patience, and a late reply
-        faults.test_callers test_a_late_reply_reaches_no_other_call
+        test_client test_a_late_reply_is_ignored
     one that is cut off while its reply is sent
         faults.test_network test_a_caller_that_was_cut_off_when_its_call_ended_gets_the_reply_later
 
@@ -81,7 +78,7 @@ Networks
         faults.test_network test_a_call_waits_for_redis_while_nothing_was_sent
         faults.test_network test_a_worker_waits_for_redis_to_find_out_who_calls
     the answer to a write is lost
-        faults.test_network test_a_call_whose_acceptance_is_lost_runs_once_and_is_answered
+        test_client test_a_lost_answer_does_not_make_a_call_run_twice
         faults.test_network test_an_end_whose_confirmation_is_lost_is_sent_once
         faults.test_network \
 test_what_was_on_its_way_to_a_worker_when_the_connection_broke_still_runs
@@ -95,11 +92,10 @@ test_a_worker_that_is_cut_off_loses_its_calls_and_what_it_does_counts_no_more
 
 Redis
     restarted without persistence
-        faults.test_restarts test_of_a_redis_that_forgot_all_every_call_still_ends
+        faults.test_restarts test_of_a_redis_that_forgot_calls_every_call_still_ends
     restarted from a snapshot
         faults.test_restarts test_a_call_that_ended_after_the_snapshot_does_not_run_again
         faults.test_restarts test_a_call_that_ran_when_the_snapshot_was_made_does_not_run_again
-        faults.test_restarts test_what_came_after_the_snapshot_is_made_again_or_lost
     killed, with a log of its writes
         faults.test_restarts test_a_redis_that_is_killed_and_keeps_a_log_loses_nothing
     failover, to a replica that lags
@@ -111,6 +107,5 @@ test_after_a_failover_to_a_replica_that_lagged_no_call_runs_twice_and_all_end
         test_connection test_a_server_that_throws_keys_away_is_refused
     a clock that is set
         faults.test_clocks test_entries_from_a_clock_that_was_ahead_disturb_nothing
-        faults.test_clocks \
-test_replies_of_a_server_whose_clock_is_behind_the_last_one_are_read
+        test_queue test_replies_of_a_server_whose_clock_is_behind_are_read
 """

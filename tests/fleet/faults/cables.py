@@ -47,7 +47,7 @@ class Cable:
             self._loop.call_soon_threadsafe(link.ended.set)
 
     def silence(self) -> None:
-        """Swallow what the connections carry, as a network does that is gone; none is told.
+        """Swallow what the connections carry, as a network does that is gone, without a word.
 
         They stay so for good: only what is made after mending works.
         """
@@ -62,7 +62,7 @@ class Cable:
     def lose_answer_to(self, words: bytes, times: int = 1) -> threading.Event:
         """Once something with these words was carried to the server, end that connection.
 
-        The server gets it and answers; nobody gets the answer. What is returned is set then.
+        The server gets it and answers; the answer gets lost. What is returned is set then.
         With `times`, the same happens to the next connections that carry these words.
         """
         self._is_lost = threading.Event()

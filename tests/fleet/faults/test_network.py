@@ -27,22 +27,6 @@ def named(script: str) -> bytes:
 # Lost answers
 
 
-async def test_a_call_whose_acceptance_is_lost_runs_once_and_is_answered(
-    server: Server, tmp_path: Path, connect: Connect
-) -> None:
-    with cable(server.port) as laid, performer(server.url, tmp_path):
-        async with connect(laid.url) as kiln:
-            await kiln.call("double", {"number": 1})
-            lost = laid.lose_answer_to(named("enqueue"))
-
-            result = await kiln.call("nap", {"seconds": 0, "mark": "once"})
-
-    assert lost.is_set()
-    assert result.status is Status.OK
-    assert len(runs(tmp_path, "once")) == 1
-    await settled(server)
-
-
 async def test_an_end_whose_confirmation_is_lost_is_sent_once(
     server: Server, tmp_path: Path
 ) -> None:

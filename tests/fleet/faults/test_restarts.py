@@ -36,11 +36,15 @@ async def waiting(server: Server, count: int = 1) -> None:
 # Without persistence
 
 
-async def test_of_a_redis_that_forgot_all_every_call_still_ends(
-    folder: Path, tmp_path: Path, connect: Connect
+@pytest.mark.parametrize("has_snapshot", [False, True])
+async def test_of_a_redis_that_forgot_calls_every_call_still_ends(
+    folder: Path, tmp_path: Path, connect: Connect, has_snapshot: bool
 ) -> None:
     with mortal(folder) as redis, performer(redis.server.url, tmp_path):
         async with connect(redis.server.url) as kiln:
+            await kiln.call("double", {"number": 1})
+            if has_snapshot:  # which is older than the calls
+                redis.save()
             once = asyncio.create_task(kiln.call("nap", {"seconds": 5, "mark": "once"}))
             again = asyncio.create_task(kiln.call("doze", {"seconds": 5, "mark": "again"}))
             await begun(tmp_path, "once")
@@ -93,28 +97,6 @@ async def test_a_call_that_ran_when_the_snapshot_was_made_does_not_run_again(
 
     assert result.status is Status.OK
     assert len(runs(tmp_path, "ran")) == 1
-
-
-async def test_what_came_after_the_snapshot_is_made_again_or_lost(
-    folder: Path, tmp_path: Path, connect: Connect
-) -> None:
-    with mortal(folder) as redis, performer(redis.server.url, tmp_path):
-        async with connect(redis.server.url) as kiln:
-            await kiln.call("double", {"number": 1})
-            redis.save()
-            once = asyncio.create_task(kiln.call("nap", {"seconds": 5, "mark": "once"}))
-            again = asyncio.create_task(kiln.call("doze", {"seconds": 5, "mark": "again"}))
-            await begun(tmp_path, "once")
-            await begun(tmp_path, "again")
-            redis.die()
-            redis.rise()
-
-            lost, slept = await asyncio.wait_for(asyncio.gather(once, again), 60)
-
-        assert code_of(lost) == "lost"
-        assert (slept.status, code_of(slept)) == (Status.OK, None)
-        assert len(runs(tmp_path, "once")) == 1
-        await settled(redis.server)
 
 
 # With a log of every write

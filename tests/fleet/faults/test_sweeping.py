@@ -61,18 +61,18 @@ async def test_1000_workers_that_came_and_went_leave_nothing(server: Server) -> 
         for number in range(1000):
             await (come_and_go if number % 20 else work_and_leave)(own, f"w{number}")
         consumers = await PoolConsumers(own.pipe, POOL).members()
-        told = await own.told("c1")
+        replies = await own.replies_to("c1")
         with closing(server.client()) as client:
             left = {key.decode() for key in client.scan_iter() if client.ttl(key) == -1}
 
     assert consumers == []
-    assert len(told) == 256  # as many as one read takes
+    assert len(replies) == 256  # as many as one read takes
     assert left <= {keys.calls(POOL), keys.lives(POOL)}
     await settled(server)
 
 
 async def work_and_leave(own: Desk, name: str) -> None:
-    """A worker that performs a call and is told to leave."""
+    """A worker that performs a call and leaves."""
     await own.queue.enqueue(call(name))
     async with working(own.queue, own.pipe.address, name, perform):
         while (await own.queue.call_states([name]))[0].state != "done":

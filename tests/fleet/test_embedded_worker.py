@@ -1,4 +1,4 @@
-"""What a worker reads after its connection broke."""
+"""A worker in the process of the test: what it reads after a break, and the order of replies."""
 
 import asyncio
 
@@ -7,18 +7,19 @@ from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import Delivery
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.wire import Envelope, Observe
-from toolkiln.model.call import Result, Status
+from toolkiln.fleet.worker import EventPublisher
+from toolkiln.model.call import Event, Result, Status
 
-from .queues import POOL, call, desk, working
+from .queues import POOL, call, desk, result, working
 from .servers import Server
 
 
 class Broken(Queue):
-    """A queue whose connection breaks once, and which tells late what a worker holds."""
+    """A queue whose connection breaks once, and which says late what a worker has."""
 
     def __init__(self, pipe: RedisPipe, waiting: RedisPipe) -> None:
         super().__init__(pipe, POOL, waiting=waiting)
-        self.reads, self.has_told, self.is_over = 0, asyncio.Event(), asyncio.Event()
+        self.reads, self.has_answered, self.is_over = 0, asyncio.Event(), asyncio.Event()
 
     async def read(self, consumer: str, count: int, block_ms: int) -> list[Delivery]:
         self.reads += 1
@@ -28,7 +29,7 @@ class Broken(Queue):
 
     async def pending(self, consumer: str) -> list[Delivery]:
         held = await super().pending(consumer)
-        self.has_told.set()
+        self.has_answered.set()
         await self.is_over.wait()
         return held
 
@@ -44,7 +45,7 @@ async def test_a_call_that_ends_while_a_worker_asks_what_it_holds_is_not_begun_a
             envelope: Envelope, left: float | None, observe: Observe | None
         ) -> Result:
             begun.append(envelope.record)
-            await queue.has_told.wait()
+            await queue.has_answered.wait()
             return Result(call_id=envelope.id, tool=envelope.tool, status=Status.OK, value=1)
 
         await queue.enqueue(call("once"))
@@ -56,3 +57,20 @@ async def test_a_call_that_ends_while_a_worker_asks_what_it_holds_is_not_begun_a
                 await asyncio.sleep(0.01)
 
     assert begun == ["once"]
+
+
+async def test_events_of_a_call_come_before_its_end(server: Server) -> None:
+    async with desk(server.url) as own:
+        made, before = call(events=True), call(reply_to="c2")
+        await asyncio.gather(own.queue.enqueue(before), own.queue.enqueue(made))
+        first, taken = await own.take()
+        await own.queue.finish(result(first))  # so that the server knows the script
+        events, ended = EventPublisher(own.queue), asyncio.Event()
+        events.observer(made)(Event(kind="log", text="it begins"))
+        await asyncio.sleep(0)  # on its way, and no longer waiting to be sent
+
+        await events.flush(made)
+        own.queue.finish_nowait(result(taken), lambda _: ended.set(), last=True)
+        await ended.wait()
+
+        assert [reply.kind for reply in await own.replies_to("c1")] == ["event", "result"]
