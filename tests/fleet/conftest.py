@@ -66,14 +66,13 @@ async def own(server: Server) -> AsyncIterator[Desk]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def contract_fleet(
-    module_server: Server, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """The URL of a fleet with one worker, which serves the contract's tools."""
-    tools = tools_folder(tmp_path_factory.mktemp("worker"), SETTINGS, contract=SOURCE)
-    with worker(module_server.url, tools):
-        yield module_server.url
+@pytest.fixture(scope="session")
+def contract_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a fleet of its own with one worker, which serves the contract's tools."""
+    tools = tools_folder(tmp_path_factory.mktemp("contract"), SETTINGS, contract=SOURCE)
+    folders = tempfile.TemporaryDirectory(prefix="toolkiln-redis-", dir="/tmp")
+    with folders as folder, servers.running(Path(folder)) as server, worker(server.url, tools):
+        yield server.url
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def add_twice(number: int, ctx: Context) -> int:
 
 @tool
 def introduce(ctx: Context) -> list:
-    """Ask who somebody is, and what can be asked."""
+    """Ask for a name, and what can be asked."""
     fields = {"name": str, "age": {"type": "integer", "default": 7, "minimum": 0}}
     given = ctx.ask(Form("Who are you?", fields))
     kinds = [ctx.can_ask(kind) for kind in (Form, Sample, Roots)]
@@ -104,7 +104,7 @@ def introduce(ctx: Context) -> list:
 
 @tool
 def introduce_through(ctx: Context) -> list:
-    """Have another tool ask who somebody is."""
+    """Have another tool ask for a name."""
     return ctx.call("introduce")
 
 

@@ -63,7 +63,7 @@ def version() -> tuple[int, ...]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on at the moment."""
+    """A port that is free at the moment."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
@@ -135,7 +135,7 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", path: Path, log: Path)
 
 
 class Proxy:
-    """Stands between a client and a server: it can speak TLS, lose an answer, or be late."""
+    """Between a client and a server: it can speak TLS, lose an answer, or be late."""
 
     def __init__(self, server: Server, tls: ssl.SSLContext | None = None) -> None:
         self.lose_one = False
@@ -149,7 +149,7 @@ class Proxy:
         self._threads[0].start()
 
     def close(self) -> None:
-        """Lets nobody in any more, and waits until all have gone."""
+        """Refuse connections, and wait until all are closed."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for thread in self._threads:

@@ -55,7 +55,7 @@ LEFT = "the caller cannot be asked: it no longer waits for this call"
 
 
 class Person:
-    """Is asked, one thing at a time, thinks until it is told what to say, and says it."""
+    """Is asked, one thing at a time, thinks until `says` has something, and says it."""
 
     def __init__(self) -> None:
         self.asked: list[Question] = []
@@ -105,7 +105,7 @@ class Ends:
         return asyncio.create_task(ask())
 
     async def heed(self, control: RedisPipe) -> None:
-        """Do as a worker does that is told of answers."""
+        """Do as a worker does with messages about answers."""
         last = None
         while True:
             with suppress(StoreError):  # a connection that was broken; it comes back
@@ -128,7 +128,7 @@ class Ends:
         await self.client.check()  # behind the answer to that
 
     def _gets(self) -> int:
-        said: Any = self.behind.info("commandstats")  # which has no word for what nobody asked
+        said: Any = self.behind.info("commandstats")  # which leaves out what was not asked
         return int(said.get("cmdstat_get", {"calls": 0})["calls"])
 
     async def question(self) -> str:
@@ -230,10 +230,10 @@ async def test_questions_that_no_worker_sent_are_not_asked(ends: Ends) -> None:
     ends.behind.set(keys.question(forged), write_questions(OTHER_KEY, about, "default", [OTHER]))
 
     with ends.client.questions.register(envelope.record, person):
-        told = [
+        replies = [
             CallReply(envelope.record, "question", body) for body in (forged.encode(), b"\xff", b"")
         ]
-        await ends.queue.send(envelope.reply_to, told)
+        await ends.queue.send(envelope.reply_to, replies)
         person.says.put_nowait(ADA)
         answers = await ends.ask(envelope)
 
@@ -246,14 +246,14 @@ async def test_a_question_that_was_lost_on_the_way_is_asked_when_it_comes_again(
 ) -> None:
     person, envelope, question = Person(), ends.envelope(), secrets.token_hex(16)
     data = write_questions(KEY, (envelope.record, question), "default", [NAME])
-    told = [CallReply(envelope.record, "question", question.encode())]
+    replies = [CallReply(envelope.record, "question", question.encode())]
 
     with ends.client.questions.register(envelope.record, person):
-        await ends.queue.send(envelope.reply_to, told)
+        await ends.queue.send(envelope.reply_to, replies)
         await ends.read(1)
         ends.behind.set(keys.question(question), data)
         for _ in range(2):
-            await ends.queue.send(envelope.reply_to, told)
+            await ends.queue.send(envelope.reply_to, replies)
         await ends.read(2)
         await soon(person.was_asked)
 

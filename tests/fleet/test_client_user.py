@@ -439,13 +439,13 @@ async def put_by_hand(
     )  # fmt: skip
     envelope = with_fields(envelope, seal=seal(key, envelope))
     data, stream = wire.envelope_to_wire(envelope), keys.calls("default")
-    told = ("record", name, "call", data, "by", 0, "tries", 0)
+    fields = ("record", name, "call", data, "by", 0, "tries", 0)
     # The record first: a worker that took the entry without one would drop it.
     entry = b"%d-7" % (await now_ms(pipe) + 100)
     about = ("print", wire.fingerprint(envelope), "pool", stream, "entry", entry, "askers", askers)
     await pipe.command("DEL", keys.record(name))
     await pipe.command("HSET", keys.record(name), *about)
-    await pipe.command("XADD", stream, entry, *told)
+    await pipe.command("XADD", stream, entry, *fields)
     await pipe.close()
     return name
 

@@ -1,4 +1,4 @@
-"""What somebody else wrote into Redis: it is refused or left out, and stops nothing else."""
+"""What others wrote into Redis: it is refused or left out, and stops nothing else."""
 
 import asyncio
 from contextlib import closing
@@ -137,7 +137,8 @@ async def test_fleet_status_shows_the_others_when_one_worker_is_described_wrongl
     server: Server, behind: Any
 ) -> None:
     behind.hset(keys.worker("good"), mapping={"pool": "default", "slots": 4})
-    behind.hset(keys.worker("odd"), mapping={"pool": b"\xff\x1b", "slots": "9" * 50, "pid": "-"})
+    odd = {"pool": b"\xff", "slots": "9" * 50, "pid": "-", "running": "-1"}
+    behind.hset(keys.worker("odd\n"), mapping=odd)
     behind.hset(keys.worker("long"), mapping={"pool": "default", "host": "x" * 1_000_000})
     behind.set(keys.worker("text"), "x")
     behind.set(keys.refused("text"), "x")
@@ -146,8 +147,10 @@ async def test_fleet_status_shows_the_others_when_one_worker_is_described_wrongl
         state = await RedisFleetAdmin(own.pipe).state()
 
     workers = {one.name: one for one in state.workers}
-    assert set(workers) == {"good", "odd", "long", "text"}
-    assert (workers["good"].slots, workers["odd"].slots, workers["odd"].pid) == (4, 0, 0)
+    assert set(workers) == {"good", "odd\n", "long", "text"}
+    assert workers["good"].slots == 4
+    shown = workers["odd\n"]
+    assert (shown.pool, shown.slots, shown.pid, shown.running) == ("\\xff", 0, 0, 0)
     assert len(workers["long"].host) == 10_000
 
 

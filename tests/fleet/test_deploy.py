@@ -110,8 +110,8 @@ async def test_a_client_and_a_worker_may_do_what_calls_need(
     refusals(guarded)
 
     async with Kiln.connect(url(guarded, "web"), settings=settings) as kiln:
-        told: list[Any] = []
-        result = await kiln.call("echo", {"text": "hello"}, observe=told.append)
+        seen: list[Any] = []
+        result = await kiln.call("echo", {"text": "hello"}, observe=seen.append)
         again = [await kiln.call("echo", {"text": "x"}, call_id="mine") for _ in range(2)]
         asked = await kiln.call("greet", ask=be_ada)
         slow = asyncio.create_task(kiln.call("nap", {"seconds": 60}))
@@ -123,7 +123,7 @@ async def test_a_client_and_a_worker_may_do_what_calls_need(
     assert (asked.value, asked.error) == ("Ada", None)
     assert [(one.value, one.error) for one in again] == [("x", None)] * 2
     assert timed_out.status is Status.TIMEOUT
-    assert [event.done for event in told] == [1]
+    assert [event.done for event in seen] == [1]
     assert refusals(guarded) == []
 
 
@@ -187,18 +187,18 @@ async def test_a_client_cannot_forge_the_remembered_result_of_another(
         name = record.rpartition(":")[2]
         unsigned = forged_reply(name, "forged")
         own_signature = self_signed(name, "forged")
-        told = []
+        answers = []
         for attempt in (unsigned, own_signature, signed.replace(b"true", b"lies"), signed):
             with closing(client(guarded, "other")) as other:
                 other.hset(record, "reply", attempt)
             repeated = await kiln.call("echo", {"text": "true"}, call_id="own")
             task = await kiln.tasks.get("own")
             assert task is not None
-            told.append([one and (one.value, one.status) for one in (repeated, task.result)])
+            answers.append([one and (one.value, one.status) for one in (repeated, task.result)])
 
     assert genuine.value == "true"
-    assert told[:3] == [[(None, Status.UNAVAILABLE)] * 2] * 3
-    assert told[3] == [("true", Status.OK)] * 2
+    assert answers[:3] == [[(None, Status.UNAVAILABLE)] * 2] * 3
+    assert answers[3] == [("true", Status.OK)] * 2
 
 
 async def test_a_client_cannot_pass_a_result_of_its_own_off_as_that_of_another(
@@ -327,7 +327,7 @@ def self_signed(record: str, value: str) -> bytes:
 )
 def test_no_user_may_do_more(guarded: Server, command: str) -> None:
     for user in ("worker", "web"):
-        # Redis 7 lets nobody at all DEBUG, and says so before it looks at who asks.
+        # Redis 7 lets no user DEBUG, and says so before it looks at who asks.
         refused = pytest.raises(redis.ResponseError, match=r"no permissions|DEBUG command not")
         with closing(client(guarded, user)) as one, refused:
             one.execute_command(*command.split())  # type: ignore[no-untyped-call]
@@ -349,8 +349,8 @@ def test_a_client_may_not_touch_what_is_the_workers(guarded: Server) -> None:
 
 
 def test_anonymous_connections_are_refused(guarded: Server) -> None:
-    with closing(guarded.client(retry=None)) as nobody, pytest.raises(AuthenticationError):
-        nobody.ping()
+    with closing(guarded.client(retry=None)) as stranger, pytest.raises(AuthenticationError):
+        stranger.ping()
 
 
 # Files for servers

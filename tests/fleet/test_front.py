@@ -27,11 +27,7 @@ from .workers import BOUND, until
 COMMAND = [sys.executable, "-m", "toolkiln.surfaces.cli"]
 HALVE = '''
 def halve(number: float) -> float:
-    """Halve a number.
-
-    Args:
-        number: Which one.
-    """
+    """Halve a number."""
     return number / 2
 '''
 RunAs = Callable[..., Result]
@@ -193,17 +189,17 @@ async def test_clients_of_both_eras_are_asked_by_tools_of_a_fleet(
     async with Client(f"{client.base_url}/mcp", mode=era) as mute:
         refused = mute.call_tool("introduce", {})
         if era == "legacy":
-            told = (await refused).content[0].text  # type: ignore[union-attr]
+            text = (await refused).content[0].text  # type: ignore[union-attr]
         else:
             with pytest.raises(MCPError) as raised:
                 await refused
-            told = str(raised.value)
+            text = str(raised.value)
 
     values = ["accept", {"name": "Ada", "age": 7}, [True, False, False]]
     assert added.structured_content == {"result": 3}
     assert given.structured_content == {"result": values}
     assert forms == ["Who are you?"]
-    assert "it does not declare elicitation" in told
+    assert "it does not declare elicitation" in text
 
 
 def test_tools_are_changed_over_http(client: httpx.Client) -> None:

@@ -173,10 +173,10 @@ async def test_the_worker_is_notified_of_a_lost_lease(leases: LeaseTable) -> Non
         keeper = LeaseKeeper(leases, queue.renew, "me", os.getpid(), 60)
         keeping = asyncio.create_task(keeper.run(ours))
 
-        told = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(theirs, 100), 30)
+        lost = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(theirs, 100), 30)
 
         keeping.cancel()
-    assert told == b"2-0\n"
+    assert lost == b"2-0\n"
 
 
 # The supervisor

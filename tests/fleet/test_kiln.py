@@ -1,4 +1,4 @@
-"""A Kiln whose sessions and rates are in Redis: what holds for the store holds there."""
+"""A Kiln whose sessions and rates are in Redis: as with the store, all processes share them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What holds of every Kiln, whether its tools run on this machine or in a fleet."""
+"""What every Kiln does, whether its tools run on this machine or in a fleet."""
 
 import asyncio
 import json
@@ -79,7 +79,7 @@ def add_through(ctx: Context, left: int) -> int:
 
 @tool
 def introduce_from_here(ctx: Context) -> list[Any]:
-    """Have a tool of a file ask who somebody is, from a function of the caller's."""
+    """Have a tool of a file ask for a name, from a function of the caller's."""
     value: list[Any] = ctx.call("introduce")
     return value
 
@@ -378,20 +378,20 @@ async def test_a_caller_learns_that_its_call_waits_for_a_person(kiln: Kiln) -> N
 
 async def test_a_model_finds_describes_and_calls_tools_by_tools(kiln: Kiln) -> None:
     found = await kiln.call("search_tools", {"query": "sum of two numbers"})
-    told = await kiln.call("describe_tool", {"name": "add"})
+    described = await kiln.call("describe_tool", {"name": "add"})
     called = await kiln.call("call_tool", {"name": "add", "arguments": {"left": 5}})
 
     assert found.value is not None
     assert "add" in {one["name"] for one in value(found)["tools"]}
-    assert "left" in value(told)["parameters"]["properties"]
+    assert "left" in value(described)["parameters"]["properties"]
     assert called.value == 7
 
 
 async def test_a_tool_that_was_written_can_be_called(kiln: Kiln) -> None:
     name = f"triple_{len(kiln.services.registry.specs)}"  # both kinds write into the same folder
-    told = asyncio.Event()
+    was_added = asyncio.Event()
     forget = kiln.services.changes.listen(
-        lambda change: told.set() if name in change.added else None
+        lambda change: was_added.set() if name in change.added else None
     )
     async with kiln.services.changes.running():
         written = await kiln.call(
@@ -399,7 +399,7 @@ async def test_a_tool_that_was_written_can_be_called(kiln: Kiln) -> None:
             {"tool_code": WRITTEN.replace("triple", name), "tool_name": name},
         )
         result = await kiln.call(name, {"number": 14})
-        await asyncio.wait_for(told.wait(), SOON)
+        await asyncio.wait_for(was_added.wait(), SOON)
     forget()
 
     assert value(written)["success"], written
@@ -445,7 +445,7 @@ async def test_a_person_may_decline_a_form_or_answer_several_questions_at_length
 
 async def test_a_question_without_a_valid_answer_is_an_error_in_the_tool(kiln: Kiln) -> None:
     async def away(_: tuple[Question, ...]) -> list[Reply]:
-        raise Unanswered("nobody is at home")
+        raise Unanswered("no one is at home")
 
     async def broken(_: tuple[Question, ...]) -> list[Reply]:
         raise ZeroDivisionError
@@ -462,7 +462,7 @@ async def test_a_question_without_a_valid_answer_is_an_error_in_the_tool(kiln: K
 
     assert [result.error and result.error.message for result in (alone, *results)] == [
         "the caller cannot be asked: the surface of this call does not support it",
-        "nobody is at home",
+        "no one is at home",
         "the caller could not be asked",
         "the answer is of another kind than the question",
         "the number of answers differs from that of the questions",
@@ -645,8 +645,8 @@ async def written(kiln: Kiln, word: str) -> str:
     """The name of a tool that was not there before; both kinds write into the same folder."""
     name = f"{word}_{len(kiln.services.registry.specs)}"
     order = tool_files.WriteSource(name=name, source=WRITTEN.replace("triple", name), only_new=True)
-    told = await kiln.run_operation(tool_files.write_source, order)
-    assert told.authored.success, told
+    made = await kiln.run_operation(tool_files.write_source, order)
+    assert made.authored.success, made
     return name
 
 
@@ -664,7 +664,7 @@ def value(result: Result) -> Any:
 async def begun(
     kiln: Kiln, name: str, arguments: dict[str, Any], **options: Any
 ) -> "asyncio.Task[Result]":
-    """A call that has told of itself."""
+    """A call that has reported an event."""
     started = asyncio.Event()
     observe: Callable[[Event], None] = lambda _: started.set()  # noqa: E731
     running = asyncio.create_task(kiln.call(name, arguments, observe=observe, **options))

@@ -166,8 +166,8 @@ async def test_a_running_call_of_the_queue_is_asked_to_stop(
     assert records.request_cancel(ANNA, "c1")
     assert not records.request_cancel(NOBODY, "c1")
     with closing(server.client()) as client:
-        told: Any = client.xrange(keys.control("default"))
-    assert [fields for _, fields in told] == [
+        messages: Any = client.xrange(keys.control("default"))
+    assert [fields for _, fields in messages] == [
         {b"ask": b"cancel", b"of": key_of(ANNA, "c1").encode()}
     ]
 

@@ -100,9 +100,9 @@ async def test_an_operation_goes_to_the_pool_of_its_tool(front: Kiln, fleet: Fle
 async def test_a_new_tool_is_written_by_the_default_pool(front: Kiln, fleet: Fleet) -> None:
     order = tool_files.WriteSource(name="fresh", source=SOURCE.format(name="fresh"))
 
-    told = await front.run_operation(tool_files.write_source, order)
+    written = await front.run_operation(tool_files.write_source, order)
 
-    assert (told.authored.success, told.is_new) == (True, True)
+    assert (written.authored.success, written.is_new) == (True, True)
     assert (fleet.folders["default"] / "fresh.py").is_file()
     assert (await front.call("fresh")).value == "fresh"
 

@@ -45,8 +45,8 @@ SLOW = Rate(6, DAY)
 class Guards:
     """The stores under test, and how to let time pass; less than none sets the clock back."""
 
-    sessions: RedisSessions
-    buckets: RedisBuckets
+    sessions: Any
+    buckets: Any
     wait: Callable[[float], None]
 
 
@@ -57,14 +57,31 @@ def guards(server: Server, behind: Any) -> Iterator[Guards]:
         yield Guards(sessions, buckets, lambda seconds: age(behind, seconds))
 
 
+@pytest.fixture(params=["redis", "store"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guards]:
+    """Redis, then an SQLite store, for what the tests of the store do not try."""
+    if request.param == "redis":
+        yield request.getfixturevalue("guards")
+        return
+    now = [1_000_000.0]
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    with closing(open_store(str(tmp_path / "store.db"), clock=lambda: now[0])) as store:
+        yield Guards(store.sessions, store.buckets, wait)
+
+
 @pytest.fixture
 def sessions(guards: Guards) -> RedisSessions:
-    return guards.sessions
+    found: RedisSessions = guards.sessions
+    return found
 
 
 @pytest.fixture
 def buckets(guards: Guards) -> RedisBuckets:
-    return guards.buckets
+    found: RedisBuckets = guards.buckets
+    return found
 
 
 def age(client: "redis.Redis", seconds: float) -> None:
@@ -85,7 +102,7 @@ def session(trace_id: str = "t1", key_id: str | None = None, caller: Caller = AN
     return SessionRecord(trace_id=trace_id, caller=caller, key_id=key_id)
 
 
-def names(sessions: RedisSessions, limit: int = 100) -> list[str]:
+def names(sessions: Any, limit: int = 100) -> list[str]:
     return [one.trace_id for one, _ in sessions.alive(limit)]
 
 
@@ -108,7 +125,8 @@ def test_what_was_put_is_found_with_the_time_that_is_left(sessions: RedisSession
 
 
 @each_row("forged", ["h2", "H1", "h1 ", "", "*", "%", "h" * 3_000_000, "h1\n"])
-def test_a_forged_hash_finds_renews_and_ends_nothing(sessions: RedisSessions, forged: str) -> None:
+def test_a_forged_hash_finds_renews_and_ends_nothing(either: Guards, forged: str) -> None:
+    sessions = either.sessions
     sessions.put("h1", session(), 300)
 
     assert sessions.get(forged) is None
@@ -118,19 +136,19 @@ def test_a_forged_hash_finds_renews_and_ends_nothing(sessions: RedisSessions, fo
     assert sessions.get("h1")
 
 
-@pytest.mark.parametrize("kind", ["redis", "store"])
-def test_a_session_is_ended_by_its_public_name(kind: str, guards: Guards, tmp_path: Path) -> None:
-    with closing(open_store(str(tmp_path / "store.db"))) as store:
-        sessions: Any = guards.sessions if kind == "redis" else store.sessions
-        sessions.put("h1", session(key_id="k1"), 300)
-        sessions.put("h2", session("t2"), 300)
+def test_a_session_is_ended_by_its_public_name_until_it_expires(either: Guards) -> None:
+    sessions = either.sessions
+    sessions.put("h1", session(key_id="k1"), 300)
+    sessions.put("h2", session("t2"), 300)
 
-        ended = sessions.end_by_trace_id("t1")
+    ended = sessions.end_by_trace_id("t1")
 
-        assert ended == session(key_id="k1")
-        assert sessions.get("h1", running=True) is None
-        assert names(sessions) == ["t2"]
-        assert [sessions.end_by_trace_id(name) for name in ("t1", "", "%", "\ud800")] == [None] * 4
+    assert ended == session(key_id="k1")
+    assert sessions.get("h1", running=True) is None
+    assert names(sessions) == ["t2"]
+    assert [sessions.end_by_trace_id(name) for name in ("t1", "", "%", "\ud800")] == [None] * 4
+    either.wait(301)
+    assert sessions.end_by_trace_id("t2") is None
 
 
 def test_an_expired_session_is_found_by_running_calls_only(guards: Guards) -> None:
@@ -141,8 +159,6 @@ def test_an_expired_session_is_found_by_running_calls_only(guards: Guards) -> No
     assert guards.sessions.get("h1", running=True) == (session(), 0.0)
     assert names(guards.sessions) == []
     assert guards.sessions.renew("h1", 300) is False
-    assert guards.sessions.end_by_trace_id("t1") is None
-    assert guards.sessions.get("h1") is None
     assert guards.sessions.end("h1") is True
     assert guards.sessions.get("h1", running=True) is None
 
@@ -217,15 +233,15 @@ def test_the_sessions_of_a_key_end_together(guards: Guards) -> None:
     assert sorted(names(guards.sessions)) == ["3", "4"]
 
 
-def test_a_renewed_session_ends_with_its_key_long_after(guards: Guards) -> None:
-    guards.sessions.put("h1", session("1", "k1"), 3 * DAY)
-    guards.wait(2 * DAY)
-    guards.sessions.renew("h1", 5 * DAY)
-    guards.wait(4.5 * DAY)
-    guards.sessions.put("h2", session("2", "k1"), 60)
+def test_a_renewed_session_ends_with_its_key_long_after(either: Guards) -> None:
+    either.sessions.put("h1", session("1", "k1"), 3 * DAY)
+    either.wait(2 * DAY)
+    either.sessions.renew("h1", 5 * DAY)
+    either.wait(4.5 * DAY)
+    either.sessions.put("h2", session("2", "k1"), 60)
 
-    assert guards.sessions.end_by_key("k1") == 2
-    assert guards.sessions.get("h1", running=True) is None
+    assert either.sessions.end_by_key("k1") == 2
+    assert either.sessions.get("h1", running=True) is None
 
 
 def test_more_sessions_of_a_key_than_one_script_ends_all_end(sessions: RedisSessions) -> None:
@@ -236,7 +252,8 @@ def test_more_sessions_of_a_key_than_one_script_ends_all_end(sessions: RedisSess
     assert sessions.alive() == []
 
 
-def test_a_session_put_again_is_the_later_one(sessions: RedisSessions) -> None:
+def test_a_session_put_again_is_the_later_one(either: Guards) -> None:
+    sessions = either.sessions
     sessions.put("h1", session("1", "k1"), 300)
     sessions.put("h1", session("2", "k2"), 600)
 

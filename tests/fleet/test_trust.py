@@ -460,12 +460,12 @@ async def test_fronts_and_workers_of_two_versions_work_together(
 
 
 def test_results_of_a_later_version_are_read_without_their_unknown_fields() -> None:
-    told = {
+    later = {
         "call_id": "x", "tool": "add", "status": "failed", "mood": "calm",
         "error": {"code": "x", "message": "y", "colour": None},
     }  # fmt: skip
 
-    result = wire.result_from_wire(wire.pack(told))
+    result = wire.result_from_wire(wire.pack(later))
 
     assert result.status is Status.FAILED
     assert result.error is not None

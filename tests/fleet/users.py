@@ -59,15 +59,15 @@ def looker(server: Server) -> "redis.Redis":
 
 
 def refusals(server: Server) -> list[Any]:
-    """What somebody tried and may not, since the last time."""
+    """What users tried and may not, since the last look."""
     with closing(looker(server)) as client:
         found: list[Any] = client.acl_log()
         client.acl_log_reset()
-    told = [(entry["username"], entry["reason"], entry["object"]) for entry in found]
+    refused = [(entry["username"], entry["reason"], entry["object"]) for entry in found]
     # redis-py tells its version with CLIENT SETINFO, and a worker asks with its first read how
     # Redis syncs, which may be after it is ready; both take a no for an answer.
     expected = (("command", "client"), ("command", "config"))
-    return [one for one in told if (one[1], one[2].partition("|")[0]) not in expected]
+    return [one for one in refused if (one[1], one[2].partition("|")[0]) not in expected]
 
 
 async def be_ada(_: tuple[Question, ...]) -> list[FormAnswer]:
