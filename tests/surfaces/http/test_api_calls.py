@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from httpx2 import Client
 
+from tables import each_row
+
 from .served import until
 from .serving import EVENTS, WAITING, Serving, call, events, problem
 
@@ -237,7 +239,7 @@ class TestKeys:
         assert (first.status_code, first.json()) == (201, again.json())
         assert problem(other) == (422, "key_reused")
 
-    @pytest.mark.parametrize("key", [b"", b"a b", b"x" * 181, b"\xc3\xbc"])
+    @each_row("key", [b"", b"a b", b"x" * 181, b"\xc3\xbc"])
     def test_a_key_that_is_not_one_is_refused(self, operator: Client, key: bytes) -> None:
         body = {"arguments": {"number": 1}}
 

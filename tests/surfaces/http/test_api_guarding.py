@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from httpx2 import Client
 
+from tables import each_row
 from toolkiln.errors import ToolkilnError
 from toolkiln.model.identity import Privilege
 from toolkiln.surfaces.http.responses import STATUSES
@@ -151,7 +152,7 @@ class TestIdentities:
 
         assert (session.status_code, key.status_code) == (403, 403)
 
-    @pytest.mark.parametrize("shown", ["Bearer nonsense", "Bearer", "Basic eDp5", "Bearer tk_no"])
+    @each_row("shown", ["Bearer nonsense", "Bearer", "Basic eDp5", "Bearer tk_no"])
     def test_an_unknown_credential_is_refused(self, operator: Client, shown: str) -> None:
         answer = operator.get("/v1/tools", headers={"authorization": shown})
 
@@ -177,7 +178,7 @@ ADMINISTRATIVE = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "body"), ADMINISTRATIVE)
+@each_row("method, path, body", ADMINISTRATIVE)
 def test_a_caller_without_privileges_changes_nothing_and_is_recorded(
     ann: Client, operator: Client, method: str, path: str, body: Any
 ) -> None:

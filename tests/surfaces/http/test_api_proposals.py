@@ -34,7 +34,8 @@ EXAMPLE_THAT_FAILS = 'three.\n\n    Examples:\n        >>> triple(2)\n        7\
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """Where what is written is only proposed."""
-    serving = Serving(tmp_path_factory.mktemp("proposals"), authoring="propose")
+    folder = tmp_path_factory.mktemp("proposals")
+    serving = Serving(folder, authoring="propose", refuse=("bad-icon",))
     serving.write({"failing.py": FAILING})
     with serving.running():
         yield serving
@@ -86,6 +87,7 @@ def test_a_proposal_is_shown_with_its_author_and_admitted_with_a_reason(
     proposed = [bob.put("/v1/tools/triple", json={"source": source}) for source in sources]
     early = call(operator, "triple", number=5)
     run = bob.post("/v1/run", json={"source": TRIPLE})
+    prospects = bob.post("/v1/schema", json={"source": TRIPLE}).json()["prospects"]
     put(api, "other.py", TRIPLE.replace("triple", "other"))
     item = shown(operator, "triple.py")
 
@@ -100,6 +102,9 @@ def test_a_proposal_is_shown_with_its_author_and_admitted_with_a_reason(
     assert proposed[1].json()["proposed"]
     assert problem(early) == (404, "not_admitted")
     assert problem(run) == (403, "not_allowed")
+    assert (prospects["saving"]["allowed"], prospects["is_proposal"]) == (True, True)
+    assert "a person has to admit" in prospects["running"]["reason"]
+    assert prospects["refused_rules"] == ["bad-icon"]
     assert (item["state"], item["by"], item["names"]) == ("proposed", "bob", ["triple"])
     assert (item["source"], item["base"], item["base_source"]) == (TRIPLE, None, None)
     assert item["at"] > 1.7e9
@@ -108,6 +113,23 @@ def test_a_proposal_is_shown_with_its_author_and_admitted_with_a_reason(
     assert recorded(operator, "admit") == "triple.py: looks good"
     assert (everything, proposals) == (2, 1)
     assert operator.get("/v1/proposals", params={"state": "proposed"}).json()["items"] == []
+
+
+def test_only_people_with_admin_see_proposals_in_the_catalog(operator: Client, bob: Client) -> None:
+    bob.put("/v1/tools/thrice", json={"source": TRIPLE.replace("triple", "thrice")})
+    bob.put("/v1/tools/fail", json={"source": FAILING.replace("ValueError", "TypeError")})
+
+    seen, unseen = (
+        {card["name"]: card for card in client.get("/v1/catalog").json()["tools"]}
+        for client in (operator, bob)
+    )
+
+    assert (seen["thrice"]["state"], seen["thrice"]["has_proposal"]) == ("proposed", True)
+    assert (seen["fail"]["state"], seen["fail"]["has_proposal"]) == ("served", True)
+    assert "thrice" not in unseen
+    assert not unseen["fail"]["has_proposal"]
+    for file in ("thrice.py", "failing.py"):
+        decide(operator, "reject", shown(operator, file))
 
 
 def test_a_changed_file_is_shown_against_the_served_version(api: Serving, operator: Client) -> None:

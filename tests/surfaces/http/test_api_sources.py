@@ -162,22 +162,6 @@ class TestReading:
         assert not mine["is_proposal"]
         assert operator.get("/v1/audit").json()["items"] == records
 
-    def test_where_tools_are_proposed_only_people_with_admin_run_them_before(
-        self, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
-        folder = tmp_path_factory.mktemp("proposed")
-        serving = Serving(folder, authoring="propose", refuse=("bad-icon",))
-        with (
-            serving.running(),
-            serving.client(serving.session("gil", Privilege.WRITE_TOOLS)) as gil,
-        ):
-            mine = gil.post("/v1/schema", json={"source": TRIPLE}).json()["prospects"]
-
-        assert mine["saving"]["allowed"]
-        assert mine["is_proposal"]
-        assert "a person has to admit" in mine["running"]["reason"]
-        assert mine["refused_rules"] == ["bad-icon"]
-
 
 def test_every_provider_can_be_named() -> None:
     assert get_args(Provider) == PROVIDERS

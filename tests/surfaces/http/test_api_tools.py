@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from httpx2 import Client, Response
 
+from tables import each_row
 from toolkiln.model.identity import Privilege
 
 from .served import until
@@ -43,7 +44,7 @@ class TestLooking:
         assert found == names(operator.get("/v1/tools"))
         assert {"double", "wait", "fail", "pay", "put_up"} <= {*found}
 
-    @pytest.mark.parametrize("cursor", ["x", "W10", "", "ÿ", "WyJjYWxscyIsImEiLDFd", "AAAA" * 99])
+    @each_row("cursor", ["x", "W10", "", "ÿ", "WyJjYWxscyIsImEiLDFd", "AAAA" * 99])
     def test_a_made_up_cursor_is_refused(self, operator: Client, cursor: str) -> None:
         answer = operator.get("/v1/tools", params={"cursor": cursor})
 
@@ -59,8 +60,8 @@ class TestLooking:
         assert (names(found), found.json()["next_cursor"]) == (["take_down"], None)
         assert problem(further) == (422, "invalid_request")
 
-    @pytest.mark.parametrize(
-        ("wanted", "found"),
+    @each_row(
+        "wanted, found",
         [
             ({"toolkit": "Shelf"}, ["put_up", "take_down"]),
             ({"read_only": "true"}, ["long_text"]),
@@ -151,8 +152,8 @@ class TestWriting:
         assert (called.json()["value"], source) == (40, better)
         assert (gone["file"], gone["version"]) == ("more/numbers/many.py", 2)
 
-    @pytest.mark.parametrize(
-        ("source", "place"),
+    @each_row(
+        "source, place",
         [
             ("def triple(:", "body.source:1"),
             (TRIPLE.replace('three."""', EXAMPLE_THAT_FAILS), "body.source:6"),
@@ -184,7 +185,7 @@ class TestWriting:
         assert (answer.status_code, file, back.status_code) == (200, "waiting.py", 200)
         assert sorted(answer.json()["tools"]) == ["long_text", "wait"]
 
-    @pytest.mark.parametrize("name", ["..%2Fescape", "a%2Fb", "os", "search_tools", "double", "_x"])
+    @each_row("name", ["..%2Fescape", "a%2Fb", "os", "search_tools", "double", "_x"])
     def test_a_name_that_no_file_can_have_is_refused(self, operator: Client, name: str) -> None:
         declared = name if name.isidentifier() else "f"
 
