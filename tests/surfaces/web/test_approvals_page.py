@@ -1,4 +1,4 @@
-"""The page Approvals: calls that wait in one window are answered in another, and tools admitted."""
+"""The page Approvals: calls of one window are decided in another, and tools admitted."""
 
 import re
 import threading
@@ -21,21 +21,12 @@ from toolkiln import tool
 
 @tool(needs_approval=True)
 def pay(amount: int, note: str = "") -> str:
-    """Pay an amount.
-
-    Args:
-        amount: How much.
-        note: What for.
-    """
+    """Pay an amount."""
     return f"{amount} for {note!r}"
 '''
 TRIPLE = '''
 def triple(number: int) -> int:
-    """Multiply a number by three.
-
-    Args:
-        number: The number.
-    """
+    """Multiply a number by three."""
     return number * 3
 '''
 ASKING = '''
@@ -60,7 +51,7 @@ window.Notification = class {
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Where what is written is only proposed."""
+    """A site where written tools are only proposed."""
     site = Site(tmp_path_factory.mktemp("approvals"), {"risky.py": RISKY}, authoring="propose")
     with site.running():
         yield site
@@ -68,7 +59,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def bea(site: Site) -> Iterator[httpx2.Client]:
-    """Somebody whose calls wait, and who proposes tools."""
+    """A caller whose calls wait, and who proposes tools."""
     token = site.kiln.security.sessions.create("bea", privileges=[Privilege.WRITE_TOOLS]).token
     with site.client(token) as client, site.client() as operator:
         yield client
@@ -151,9 +142,7 @@ def test_keys_decide_one_thing_at_a_time(look: Look, bea: httpx2.Client) -> None
     expect(decided.get_by_role("listitem").first).to_contain_text("a dear one")
 
 
-def test_what_is_decided_elsewhere_ends_with_a_word(
-    look: Look, site: Site, bea: httpx2.Client
-) -> None:
+def test_a_decision_made_elsewhere_is_shown(look: Look, site: Site, bea: httpx2.Client) -> None:
     page = look("/approvals").page
     paying = Paying(bea, amount=3)
     expect(entry(page, "pay")).to_be_visible()
@@ -167,7 +156,7 @@ def test_what_is_decided_elsewhere_ends_with_a_word(
     assert paying.result()["status"] == "denied"
 
 
-def test_what_is_remembered_is_not_asked_again_until_it_is_forgotten(
+def test_a_remembered_approval_is_used_again_until_it_is_forgotten(
     look: Look, bea: httpx2.Client
 ) -> None:
     first = Paying(bea, amount=6)
@@ -188,7 +177,7 @@ def test_what_is_remembered_is_not_asked_again_until_it_is_forgotten(
     assert again.result()["status"] == "ok"
 
 
-def test_who_looks_elsewhere_is_notified_if_they_allowed_it(
+def test_a_person_who_allowed_it_is_notified_while_the_page_is_hidden(
     look: Look, site: Site, bea: httpx2.Client
 ) -> None:
     page = look("/").page
@@ -227,7 +216,7 @@ def test_hostile_arguments_are_text_in_which_nothing_hides(look: Look, bea: http
     assert paying.result()["status"] == "ok"
 
 
-def test_a_proposed_tool_is_looked_at_and_admitted(
+def test_a_proposed_tool_is_reviewed_and_admitted(
     look: Look, site: Site, bea: httpx2.Client
 ) -> None:
     bea.put("/v1/tools/triple", json={"source": TRIPLE})
@@ -256,7 +245,7 @@ def test_a_proposed_tool_is_looked_at_and_admitted(
     assert told["detail"] == "triple.py: the same"
 
 
-def test_a_proposal_that_changes_while_it_is_looked_at_is_not_admitted_unseen(
+def test_a_proposal_that_changed_meanwhile_is_not_admitted_unseen(
     look: Look, site: Site, bea: httpx2.Client
 ) -> None:
     bea.put("/v1/tools/fetch", json={"source": ASKING})

@@ -1,4 +1,4 @@
-"""The page Audit: what was recorded, found, verified and taken along."""
+"""The page Audit: records are listed, found, verified and exported."""
 
 import json
 import time
@@ -16,11 +16,7 @@ pytestmark = pytest.mark.browser
 
 GREET = '''
 def greet(name: str) -> str:
-    """Greet a person.
-
-    Args:
-        name: Who is greeted.
-    """
+    """Greet a person."""
     return f"Hello {name}"
 '''
 MANY = 230
@@ -68,7 +64,7 @@ def test_records_are_filtered_paged_and_shown_in_detail(look: Look) -> None:
     assert page.url.endswith("/ui/audit?user=bea&act=switch")
 
 
-def test_what_was_recorded_is_text_in_which_nothing_hides(look: Look) -> None:
+def test_records_are_text_in_which_nothing_hides(look: Look) -> None:
     page = look("/audit?act=settings").page
     record = page.get_by_role("list", name="Records").get_by_role("button").first
 
@@ -76,7 +72,7 @@ def test_what_was_recorded_is_text_in_which_nothing_hides(look: Look) -> None:
     assert page.locator("main .records img").count() == 0
 
 
-def test_the_log_is_verified_also_against_a_head_that_was_noted(look: Look) -> None:
+def test_the_log_is_verified_also_against_a_stored_head(look: Look) -> None:
     page = look("/audit").page
     verdict = page.get_by_role("region", name="Verification").get_by_role("status")
     expect(verdict).to_contain_text("records are intact")
@@ -93,7 +89,7 @@ def test_the_log_is_verified_also_against_a_head_that_was_noted(look: Look) -> N
     expect(verdict).to_contain_text("Records were changed or are missing")
 
 
-def test_what_fits_is_exported_as_lines_of_json(look: Look, tmp_path: Path) -> None:
+def test_records_that_fit_are_exported_as_lines_of_json(look: Look, tmp_path: Path) -> None:
     page = look("/audit?act=switch").page
 
     with page.expect_download() as download:
@@ -105,7 +101,7 @@ def test_what_fits_is_exported_as_lines_of_json(look: Look, tmp_path: Path) -> N
     assert {json.loads(line)["act"] for line in lines} == {"switch"}
 
 
-def test_others_are_told_why_they_see_nothing(look: Look, site: Site) -> None:
+def test_others_see_which_privilege_they_lack(look: Look, site: Site) -> None:
     token = site.kiln.security.sessions.create("ann").token
     headers = {"authorization": f"Bearer {token}"}
 

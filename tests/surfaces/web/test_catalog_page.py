@@ -16,41 +16,25 @@ from toolkiln import method_metadata, prompt, tool, tool_metadata
 
 @tool(weight=5, is_core=True, read_only=True, icon="scale", color="sky", network=["example.org"])
 def weigh(things: list[str]) -> float:
-    """Weigh <b>things</b> together.
-
-    Args:
-        things: What.
-    """
+    """Weigh <b>things</b> together."""
     return 1.0
 
 
 @tool(visible=False)
 def whisper(words: dict) -> str:
-    """Say something quietly.
-
-    Args:
-        words: What.
-    """
+    """Say something quietly."""
     return ""
 
 
 @tool
 def convert_currency(amount: float) -> float:
-    """Convert an amount of money into another currency.
-
-    Args:
-        amount: How much.
-    """
+    """Convert an amount of money into another currency."""
     return amount
 
 
 @prompt
 def summarize(text: str) -> str:
-    """Ask for a summary of a text.
-
-    Args:
-        text: Which.
-    """
+    """Ask for a summary of a text."""
     return text
 
 
@@ -70,11 +54,7 @@ class Desk:
 '''
 MANY = '''
 def wait_{number}(seconds: float) -> float:
-    """Wait for a while, in the way of number {number}.
-
-    Args:
-        seconds: How long.
-    """
+    """Wait for a while, in the way of number {number}."""
     return seconds
 '''
 
@@ -94,7 +74,7 @@ def titles(page: Page) -> list[str]:
     return page.locator("article h3 a").all_inner_texts()
 
 
-def test_cards_are_grouped_and_say_what_a_tool_is(look: Look) -> None:
+def test_cards_are_grouped_and_describe_their_tools(look: Look) -> None:
     view = look("/")
     page = view.page
 
@@ -116,7 +96,7 @@ def test_cards_are_grouped_and_say_what_a_tool_is(look: Look) -> None:
     expect(page).to_have_url(re.compile("/ui/tools/weigh$"))
 
 
-def test_search_follows_what_is_typed_and_says_why(look: Look) -> None:
+def test_search_follows_the_typed_words_and_shows_why(look: Look) -> None:
     view = look("/")
     page = view.page
     expect(card(page, "weigh")).to_be_visible()
@@ -140,7 +120,7 @@ def test_search_follows_what_is_typed_and_says_why(look: Look) -> None:
     expect(page.get_by_role("heading", name="The Desk")).to_be_visible()
 
 
-def test_filters_leave_what_fits_and_are_kept_in_the_address(look: Look) -> None:
+def test_filters_are_kept_in_the_address(look: Look) -> None:
     page = look("/").page
 
     page.get_by_role("searchbox").fill("weigh")  # it waits for the next key when the filter comes
@@ -157,7 +137,7 @@ def test_filters_leave_what_fits_and_are_kept_in_the_address(look: Look) -> None
     expect(page.get_by_role("article")).to_have_count(5)
 
 
-def test_without_the_search_words_are_looked_for_and_that_is_said(look: Look) -> None:
+def test_without_the_search_service_words_are_matched_and_the_page_says_so(look: Look) -> None:
     view = look("/")
     page, view.forgiven = view.page, ("503",)
     held: list[Route] = []
@@ -177,7 +157,7 @@ def test_without_the_search_words_are_looked_for_and_that_is_said(look: Look) ->
     assert len(held) == 1  # whose answer would come too late
 
 
-def test_tools_and_toolkits_are_switched_where_that_is_allowed(look: Look, site: Site) -> None:
+def test_tools_and_toolkits_are_switched_only_by_administrators(look: Look, site: Site) -> None:
     page = look("/").page
 
     card(page, "light").get_by_role("switch").click()

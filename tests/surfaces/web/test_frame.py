@@ -1,4 +1,4 @@
-"""What all pages share: the shell, its files, icons, and what becomes of it without a server."""
+"""What all pages share: the shell, its files, icons and the bar."""
 
 from collections.abc import Iterator
 
@@ -12,14 +12,10 @@ from .site import Look, Site
 
 GREET = '''
 def greet(name: str) -> str:
-    """Greet a person.
-
-    Args:
-        name: Who is greeted.
-    """
+    """Greet a person."""
     return f"Hello {name}"
 '''
-PAGES = ("/", "/write", "/runs", "/approvals", "/audit", "/settings")
+PAGES = 6
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +38,7 @@ def test_the_address_of_the_server_leads_to_the_page(client: httpx2.Client) -> N
     assert answer.headers["location"] == "/ui/"
 
 
-def test_files_may_be_kept_for_ever_and_the_shell_not(client: httpx2.Client) -> None:
+def test_files_may_be_cached_for_ever_and_the_shell_not(client: httpx2.Client) -> None:
     shell = client.get("/ui/tools/anything")
     script = shell.text.partition('src="')[2].partition('"')[0]
     file = client.get(script)
@@ -54,20 +50,18 @@ def test_files_may_be_kept_for_ever_and_the_shell_not(client: httpx2.Client) -> 
     assert client.post("/ui/").status_code == 405
 
 
-@pytest.mark.parametrize("path", ["/ui/", "/ui/icons/wrench.svg"])
-def test_nothing_but_this_server_may_be_asked_and_nothing_inline_runs(
-    client: httpx2.Client, path: str
+def test_pages_and_icons_may_load_nothing_from_elsewhere_and_run_nothing_inline(
+    client: httpx2.Client,
 ) -> None:
-    policy = client.get(path).headers["content-security-policy"]
+    icon = client.get("/ui/icons/wrench.svg")
 
-    assert "default-src 'self'" in policy
-    assert "unsafe" not in policy
-
-
-def test_an_icon_that_is_none_is_not_found(client: httpx2.Client) -> None:
-    assert client.get("/ui/icons/wrench.svg").headers["content-type"] == "image/svg+xml"
-    assert client.get("/ui/icons/no-such-thing.svg").status_code == 404
-    assert client.get("/ui/icons/..%2f..%2fapp.py.svg").status_code == 404
+    assert icon.headers["content-type"] == "image/svg+xml"
+    for name in ("no-such-thing", "..%2f..%2fapp.py"):
+        assert client.get(f"/ui/icons/{name}.svg").status_code == 404
+    for answer in (client.get("/ui/"), icon):
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'self'" in policy
+        assert "unsafe" not in policy
 
 
 def test_a_page_without_its_bundle_says_what_to_do() -> None:
@@ -77,16 +71,30 @@ def test_a_page_without_its_bundle_says_what_to_do() -> None:
     assert build_assets({**files, "vendor/preact.js": b""}).shell.content == b"whole"
 
 
-def test_every_page_opens_from_the_bar_without_a_complaint(look: Look) -> None:
-    page = look("/").page
+def test_every_page_opens_from_the_bar_and_is_accessible_by_day_and_night_on_any_screen(
+    look: Look,
+) -> None:
+    view = look("/", color_scheme="light")
+    page, width = view.page, "document.documentElement.scrollWidth"
+    wide = page.viewport_size
+    assert wide is not None
+    links = page.get_by_role("navigation", name="Pages").get_by_role("link")
+    expect(links).to_have_count(PAGES)
 
-    for link in page.get_by_role("navigation", name="Pages").get_by_role("link").all():
+    for link in links.all():
         link.click()
         expect(link).to_have_attribute("aria-current", "page")
         expect(page.locator("main h1").first).to_be_visible()
+        view.check_access()
+        page.emulate_media(color_scheme="dark")
+        view.check_access()
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert page.evaluate(width) <= 360
+        page.emulate_media(color_scheme="light")
+        page.set_viewport_size(wide)
 
 
-def test_the_bar_shows_where_one_is_on_a_narrow_screen_too(look: Look) -> None:
+def test_the_bar_shows_the_current_page_on_a_narrow_screen_too(look: Look) -> None:
     bar = look("/settings", viewport={"width": 360, "height": 740}).page.locator("header.bar")
 
     expect(bar.get_by_role("link", name="Settings")).to_be_in_viewport(ratio=1)
@@ -100,18 +108,3 @@ def test_an_address_without_a_page_leads_back_to_the_catalog(look: Look) -> None
     view.page.get_by_role("link", name="All tools").click()
 
     expect(view.page.get_by_role("heading", level=1, name="Catalog")).to_be_visible()
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_pages_are_accessible_by_day_and_night_and_fit_a_narrow_screen(
-    look: Look, path: str
-) -> None:
-    view = look(path, color_scheme="light")
-    expect(view.page.locator("main h1").first).to_be_visible()
-
-    view.check_access()
-    view.page.emulate_media(color_scheme="dark")
-    view.check_access()
-    view.page.set_viewport_size({"width": 360, "height": 740})
-
-    assert view.page.evaluate("document.documentElement.scrollWidth") <= 360

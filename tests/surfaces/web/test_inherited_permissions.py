@@ -144,25 +144,6 @@ def test_a_small_change_of_an_unreviewed_version_shows_the_whole_source(
     view.check_access()
 
 
-def test_a_rejected_rewrite_leaves_the_previous_version_its_permissions(
-    view: View, operator: httpx2.Client, agent: httpx2.Client
-) -> None:
-    page = admit_with_grants(view, operator)
-    served = operator.get("/v1/tools/mail").json()["digest"]
-
-    rewrite(agent, 202)
-    page.get_by_role("list", name="Pending requests").get_by_text("by bot").click()
-    expect(page.get_by_role("region", name="Inherited permissions")).to_be_visible()
-    page.keyboard.press("r")
-    page.keyboard.type("it reads a secret")
-    page.keyboard.press("Enter")
-    expect(page.locator(".verdict")).to_contain_text("the previous version is still served")
-
-    assert operator.get("/v1/tools/mail").json()["digest"] == served
-    assert call(operator) == "sent"
-    assert granted_secrets(operator) == ["TOKEN"]
-
-
 @pytest.mark.parametrize("site", ["auto"], indirect=True)
 def test_a_rewrite_that_is_served_unreviewed_says_so_until_a_person_admits_it(
     view: View, operator: httpx2.Client, agent: httpx2.Client

@@ -1,5 +1,6 @@
 """Logging in by key, and pages of other origins that would like to use that."""
 
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -20,7 +21,6 @@ from toolkiln.surfaces.cli.serve import redirect_file
 from .site import SOON, Look, Site, looking
 
 OWN_PAGE = {"x-toolkiln-page": "1", "sec-fetch-site": "same-origin"}
-OTHER_PAGE = {"x-toolkiln-page": "1"}
 UNAUTHORIZED = "the server responded with a status of 401"
 
 
@@ -64,7 +64,7 @@ def own(client: httpx2.Client, **headers: str) -> httpx2.Response:
 
 
 class TestPerson:
-    def test_logs_in_with_a_key_goes_on_where_they_wanted_to_and_logs_out(
+    def test_logs_in_with_a_key_reaches_the_requested_page_and_logs_out(
         self, look: Look, key: str
     ) -> None:
         view = look("/runs", signed_in=False)
@@ -116,12 +116,12 @@ class TestPerson:
 
 
 class TestLocalPerson:
-    def test_signs_in_with_the_link_and_the_token_leaves_the_address(
+    def test_signs_in_with_a_link_that_works_once_and_signs_out(
         self, browser: Browser, open_site: Site
     ) -> None:
+        link = open_site.server.sign_in_url(open_site.url)
+        assert link is not None
         with looking(browser, open_site, signed_in=False) as view:
-            link = open_site.server.sign_in_url(open_site.url)
-            assert link is not None
             page = view.page
             page.goto(link)
 
@@ -130,8 +130,17 @@ class TestLocalPerson:
             expect(page.get_by_text("You are not signed in")).to_have_count(0)
             assert page.url == f"{open_site.url}/ui/"
             assert page.evaluate("document.referrer") == ""
+            view.open("/settings")
+            expect(page.get_by_role("link", name="Keys")).to_be_visible()
+            page.get_by_role("button", name="Sign out").click()
+            expect(page.get_by_text("You are not signed in")).to_be_visible()
+            expect(page.get_by_role("link", name=re.compile("Approvals|Audit"))).to_have_count(0)
+            view.check_access()
+            page.goto(link)
+            expect(page.get_by_role("alert")).to_contain_text("used before or is not valid")
+            view.check_access()
 
-    def test_is_led_to_the_page_by_a_file_as_dev_opens_it(
+    def test_reaches_the_page_by_a_file_as_dev_opens_it(
         self, browser: Browser, open_site: Site
     ) -> None:
         link = open_site.server.sign_in_url(open_site.url)
@@ -143,30 +152,7 @@ class TestLocalPerson:
             page.wait_for_url(f"{open_site.url}/ui/")
             expect(page.get_by_title("You are signed in")).to_have_text(account_name())
 
-    def test_is_told_that_a_link_was_used(self, browser: Browser, open_site: Site) -> None:
-        link = open_site.server.sign_in_url(open_site.url)
-        assert link is not None
-        with looking(browser, open_site, signed_in=False) as view:
-            httpx2.get(link, trust_env=False)
-            view.page.goto(link)
-
-            expect(view.page.get_by_role("alert")).to_contain_text("used before or is not valid")
-            view.check_access()
-
-    def test_signs_out_and_goes_on_without_privileges(
-        self, browser: Browser, open_site: Site
-    ) -> None:
-        with looking(browser, open_site) as view:
-            page = view.open("/settings")
-            expect(page.get_by_role("link", name="Keys")).to_be_visible()
-            page.get_by_role("button", name="Sign out").click()
-
-            expect(page.get_by_text("You are not signed in")).to_be_visible()
-            expect(page.get_by_role("link", name="Approvals")).to_have_count(0)
-            expect(page.get_by_role("link", name="Audit")).to_have_count(0)
-            view.check_access()
-
-    def test_whose_session_has_ended_can_go_on_without_signing_in(
+    def test_can_continue_without_signing_in_when_the_session_has_ended(
         self, browser: Browser, open_site: Site
     ) -> None:
         with looking(browser, open_site) as view:
@@ -201,19 +187,7 @@ class TestSession:
 
         assert (before, own(client).status_code) == (200, 401)
 
-    def test_is_for_the_page_alone(self, client: httpx2.Client, key: str) -> None:
-        log_in(client, key)
-
-        asked = [
-            client.get("/v1/sessions/own"),
-            client.get("/v1/sessions/own", headers={**OTHER_PAGE, "origin": "http://[::1]"}),
-            own(client, **{"sec-fetch-site": "same-site"}),
-            own(client, authorization="Bearer tk_other"),
-        ]
-
-        assert [answer.status_code for answer in asked] == [401, 401, 403, 401]
-
-    def test_is_not_had_by_other_pages_or_by_what_is_no_key(
+    def test_is_opened_neither_for_other_pages_nor_without_a_key(
         self, client: httpx2.Client, key: str
     ) -> None:
         bare = client.post("/ui/login", json={"key": key})
@@ -232,9 +206,9 @@ class TestWrongKey:
         answer = log_in(client, "tk_not_a_key_of_anybody")
 
         assert (answer.status_code, answer.json()["code"]) == (401, "no_session")
-        (told,) = site.kiln.security.audit.entries(AuditFilter(act="login"), 1)
-        assert (told.record.act, told.record.outcome) == ("login", "denied")
-        assert told.record.detail == "from 127.0.0.1"
+        (entry,) = site.kiln.security.audit.entries(AuditFilter(act="login"), 1)
+        assert (entry.record.act, entry.record.outcome) == ("login", "denied")
+        assert entry.record.detail == "from 127.0.0.1"
         assert not list(files_with(site.tools.parent, b"tk_not_a_key"))
 
     def test_is_recorded_ten_times_a_minute_for_one_address(self, tmp_path: Path) -> None:
@@ -242,11 +216,11 @@ class TestWrongKey:
         with site.running(), site.client("") as client, ThreadPoolExecutor(15) as pool:
             answers = [*pool.map(lambda _: log_in(client, "tk_wrong"), range(15))]
             right = log_in(client, new_key(site, "ann"))
-            told = [*site.kiln.security.audit.entries(AuditFilter(act="login", outcome="denied"))]
+            denied = [*site.kiln.security.audit.entries(AuditFilter(act="login", outcome="denied"))]
 
         assert {answer.status_code for answer in answers} == {401}
         assert right.status_code == 200
-        details = [one.record.detail for one in told]
+        details = [one.record.detail for one in denied]
         assert details.count("from 127.0.0.1") == 9
         assert details.count("from 127.0.0.1; more within a minute are not recorded") == 1
         assert len(details) == 10
@@ -268,7 +242,7 @@ def elsewhere() -> Iterator[int]:
             self.wfile.write(b"<!doctype html><title>other</title><link rel=icon href=data:,>")
 
         def log_message(self, *_: object) -> None:
-            """Nothing is said."""
+            """Write no log."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Blank) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -329,7 +303,7 @@ class TestPageOfAnotherOrigin:
         statuses = {answer.status for answer in answers if answer.url.startswith(open_site.url)}
         assert (read, statuses) == ([], {403})
 
-    def test_gets_nothing_done_for_somebody_who_is_logged_in(
+    def test_gets_nothing_done_for_a_person_who_is_logged_in(
         self, browser: Browser, site: Site, key: str
     ) -> None:
         answers: list[Response] = []

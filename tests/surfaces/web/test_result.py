@@ -1,4 +1,4 @@
-"""What a call tells while it runs, and what it gave: all of it is text, however it is meant."""
+"""Events and output of a call on the page: all of it is text."""
 
 import re
 from collections.abc import Iterator
@@ -41,39 +41,23 @@ def hostile() -> dict:
 
 
 def table(count: int) -> list[dict]:
-    """Return rows.
-
-    Args:
-        count: How many.
-    """
+    """Return rows."""
     parts = [None if n % 2 else n / 3 for n in range(count)]
     return [{"id": n, "name": f"<i>{n % 7}</i>", "part": part} for n, part in enumerate(parts)]
 
 
 def tree(count: int) -> dict:
-    """Return many values.
-
-    Args:
-        count: How many items.
-    """
+    """Return many values."""
     return {"items": list(range(count))}
 
 
 def long(ctx: Context, count: int) -> str:
-    """Return much text.
-
-    Args:
-        count: How many lines.
-    """
+    """Return much text."""
     return "\\n".join(f"line {n}" for n in range(count))
 
 
 def works(ctx: Context, seconds: float) -> str:
-    """Tell what it does, and send what it made.
-
-    Args:
-        seconds: How long it works.
-    """
+    """Report progress, and send files."""
     ctx.report_progress(1, 4, "beginning <b>")
     ctx.log("a warning", 30)
     print("printed", flush=True)
@@ -99,11 +83,7 @@ from toolkiln import tool
 
 @tool(needs_approval=True)
 def pays(amount: int) -> str:
-    """Pay an amount.
-
-    Args:
-        amount: How much.
-    """
+    """Pay an amount."""
     return "paid"
 '''
 
@@ -116,7 +96,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def result_of(page: Page, **arguments: object) -> Locator:
-    """What a tool gives, on its page."""
+    """The result of a tool, on its page."""
     begin(page, **arguments)
     return ended(page)
 
@@ -191,7 +171,7 @@ def test_a_tree_of_many_values_unfolds_step_by_step(look: Look) -> None:
     assert tree.locator("details").count() < 1_000
 
 
-def test_what_a_call_sent_can_be_seen_and_saved(look: Look, tmp_path: Path) -> None:
+def test_files_of_a_call_are_shown_and_saved(look: Look, tmp_path: Path) -> None:
     view = look("/tools/works")
     page = view.page
 
@@ -241,7 +221,7 @@ def test_all_of_a_text_that_was_cut_can_be_read(look: Look) -> None:
     expect(whole).to_contain_text("line 2500\n")
 
 
-def test_a_failure_says_what_is_wrong_in_words(look: Look) -> None:
+def test_a_failure_is_explained_in_words(look: Look) -> None:
     result = result_of(look("/tools/fails").page)
 
     expect(result).to_contain_text("Failed")

@@ -23,12 +23,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 @tool(timeout=120)
 def bake(minutes: float, oven_password: str, ctx: Context) -> str:
-    """Bake something, in two steps.
-
-    Args:
-        minutes: How long.
-        oven_password: Opens the oven.
-    """
+    """Bake something, in two steps."""
     ctx.log(f"lit {HOSTILE}")
     ctx.call("heat", minutes=0)
     ctx.call("heat", minutes=minutes)
@@ -37,11 +32,7 @@ def bake(minutes: float, oven_password: str, ctx: Context) -> str:
 
 @tool(timeout=120)
 def heat(minutes: float, ctx: Context) -> str:
-    """Heat the oven.
-
-    Args:
-        minutes: How long.
-    """
+    """Heat the oven."""
     ctx.report_progress(1, 3, "warming up")
     time.sleep(minutes * 60)
     return "x" * 60_000

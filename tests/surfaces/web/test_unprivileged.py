@@ -12,11 +12,7 @@ pytestmark = pytest.mark.browser
 
 GREET = '''
 def greet(name: str) -> str:
-    """Greet a person.
-
-    Args:
-        name: Who is greeted.
-    """
+    """Greet a person."""
     return f"Hello {name}"
 '''
 HIDDEN = GREET.replace("greet", "whisper")
@@ -41,11 +37,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def runs(site: Site) -> dict[str, str]:
     """The ids of one call of each caller."""
     made = {}
-    for who, token in (
-        ("operator", None),
-        ("eve", site.kiln.security.sessions.create("eve").token),
-    ):
-        given = {"arguments": {"name": OPERATORS_WORD if who == "operator" else "Eve"}}
+    own = site.kiln.security.sessions.create("eve").token
+    for who, token, name in (("operator", None, OPERATORS_WORD), ("eve", own, "Eve")):
+        given = {"arguments": {"name": name}}
         with site.client(token) as client:
             made[who] = client.post("/v1/tools/greet/call", json=given).json()["call_id"]
     return made
@@ -57,19 +51,19 @@ def eve(look: Look, site: Site, path: str) -> View:
     return look(path, extra_http_headers={"authorization": f"Bearer {token}"})
 
 
-@pytest.mark.parametrize("path", ["/write", "/write?tool=greet", "/write?tool=whisper"])
 def test_writing_says_once_which_privilege_it_needs_and_asks_the_server_nothing(
-    look: Look, site: Site, path: str
+    look: Look, site: Site
 ) -> None:
     view = eve(look, site, "/")
     asked: list[str] = []
     view.page.on("request", lambda request: asked.append(request.url))
-    page = view.open(path)
+    for path in ("/write", "/write?tool=greet", "/write?tool=whisper"):
+        page = view.open(path)
 
-    expect(page.get_by_text("requires WRITE_TOOLS")).to_have_count(1)
-    expect(page.get_by_text("An operator can give you")).to_be_visible()
-    expect(page.get_by_role("textbox")).to_have_count(0)
-    expect(page.get_by_role("button", name="Save")).to_have_count(0)
+        expect(page.get_by_text("requires WRITE_TOOLS")).to_have_count(1)
+        expect(page.get_by_text("An operator can give you")).to_be_visible()
+        expect(page.get_by_role("textbox")).to_have_count(0)
+        expect(page.get_by_role("button", name="Save")).to_have_count(0)
     view.check_access()
     assert [url for url in asked if "/v1/schema" in url or "/v1/tools/" in url] == []
 
