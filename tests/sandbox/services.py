@@ -1,9 +1,11 @@
-"""Services on loopback that tools reach by plain sockets: TLS and HTTP."""
+"""Services on loopback that tools reach by plain sockets: TLS, HTTP, and mail."""
 
 import asyncio
 import ssl
 import subprocess
 from pathlib import Path
+
+from sandbox.network.loopback import Handler
 
 
 async def web(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -12,6 +14,24 @@ async def web(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Non
     line = head.partition(b"\r\n")[0]
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(line), line))
     await writer.drain()
+
+
+def mail_server(received: list[str]) -> Handler:
+    """Return a handler that speaks enough SMTP to accept messages."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.internal ESMTP\r\n")  # a server that speaks first
+        while line := await reader.readline():
+            word = line.split()[0].upper()
+            if word == b"DATA":
+                writer.write(b"354 go on\r\n")
+                received.append((await reader.readuntil(b"\r\n.\r\n")).decode())
+            writer.write(b"221 bye\r\n" if word == b"QUIT" else b"250 OK\r\n")
+            await writer.drain()
+            if word == b"QUIT":
+                return
+
+    return serve
 
 
 def self_signed(folder: Path, name: str) -> tuple[str, ssl.SSLContext]:

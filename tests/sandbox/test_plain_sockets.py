@@ -25,7 +25,7 @@ from toolkiln.model.call import Result
 from toolkiln.sandbox.network.addresses import Address
 
 from .conftest import kiln_with_network, skip_without
-from .services import self_signed, web
+from .services import mail_server, self_signed, web
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -33,6 +33,7 @@ TOOLS = '''
 """Clients that use no proxy."""
 
 import http.client
+import smtplib
 import socket
 import ssl
 import urllib.request
@@ -69,13 +70,21 @@ def shout(size: int) -> int:
         return read
 
 
-@tool(network=["secure.internal:{secure}"])
-def fetch() -> str:
+@tool(network=["secure.internal:{secure}", "impostor.internal:{impostor}"])
+def fetch(host: str, port: int) -> str:
     """Fetch a page by HTTPS, and verify who answers."""
     context = ssl.create_default_context(cadata=CA)
-    connection = http.client.HTTPSConnection("secure.internal", {secure}, context=context)
+    connection = http.client.HTTPSConnection(host, port, context=context, timeout=10)
     connection.request("GET", "/page")
     return connection.getresponse().read().decode()
+
+
+@tool(network=["mail.internal:{mail}"])
+def send_mail(text: str) -> int:
+    """Send a mail."""
+    with smtplib.SMTP("mail.internal", {mail}, timeout=10) as server:
+        server.sendmail("a@mail.internal", ["b@mail.internal"], "Subject: x\\r\\n\\r\\n" + text)
+        return server.noop()[0]
 
 
 @tool(network=["localhost:{echo}", "localhost:{web}"])
@@ -167,6 +176,7 @@ class Reached:
 
     kiln: Kiln
     ports: dict[str, int]
+    mails: list[str]
     mode: str
     has_low_ports: bool
     """Whether there is something to reach at the default ports."""
@@ -206,27 +216,31 @@ async def reached(
 ) -> AsyncIterator[Reached]:
     folder = tmp_path_factory.mktemp("plain")
     trusted, secure = self_signed(folder, "secure.internal")
+    also_trusted, other = self_signed(folder, "other.internal")
+    mails: list[str] = []
     async with AsyncExitStack() as stack:
         start = stack.enter_async_context
         ports = {
             "echo": await start(server(echo)),
             "web": await start(server(web)),
             "secure": await start(server(web, secure)),
+            "impostor": await start(server(web, other)),
+            "mail": await start(server(mail_server(mails))),
             "absent": free_port(),
         }
         has_low_ports = low_ports_can_be_bound()
         if has_low_ports:
             await start(server(web, address=LOW_ADDRESS, port=80))
             await start(server(web, address=LOW_ADDRESS, port=443))
-        granted = ("echo", "secure", "absent")
+        granted = ("echo", "secure", "impostor", "mail", "absent")
         hosts = [f"{name}.internal:{ports[name]}" for name in granted]
         hosts += [f"localhost:{ports['echo']}", f"localhost:{ports['web']}", "plain.internal"]
         hosts += [f"*.wild.internal:{ports['echo']}"]
-        sources = {"clients.py": TOOLS.format(ca=trusted, **ports)}
+        sources = {"clients.py": TOOLS.format(ca=trusted + also_trusted, **ports)}
         opened = kiln_with_network(folder, request.param, sources, hosts, resolve=lead_here)
         kiln = await start(opened)
         await skip_without(kiln, request.param, "read_hosts_offline")
-        yield Reached(kiln, ports, request.param, has_low_ports)
+        yield Reached(kiln, ports, mails, request.param, has_low_ports)
 
 
 async def test_a_raw_socket_reaches_a_granted_host(reached: Reached) -> None:
@@ -235,7 +249,25 @@ async def test_a_raw_socket_reaches_a_granted_host(reached: Reached) -> None:
 
 
 async def test_tls_with_host_name_verification_works(reached: Reached) -> None:
-    assert await reached.value("fetch") == "GET /page HTTP/1.1"
+    port = reached.ports["secure"]
+
+    assert await reached.value("fetch", host="secure.internal", port=port) == "GET /page HTTP/1.1"
+
+
+async def test_a_server_with_the_certificate_of_another_host_is_not_trusted(
+    reached: Reached,
+) -> None:
+    port = reached.ports["impostor"]
+
+    result = await reached.call("fetch", host="impostor.internal", port=port)
+
+    assert result.error is not None
+    assert "CERTIFICATE_VERIFY_FAILED" in result.error.message
+
+
+async def test_smtplib_sends_a_mail(reached: Reached) -> None:
+    assert await reached.value("send_mail", text=f"hello from {reached.mode}") == 250
+    assert f"hello from {reached.mode}" in reached.mails[-1]
 
 
 async def test_granted_localhost_works_with_and_without_proxy_variables(reached: Reached) -> None:
