@@ -74,7 +74,7 @@ def params(*required: str, **properties: Any) -> dict[str, Any]:
     }
 
 
-def everywhere(text: str, **changes: Any) -> ToolSpec:
+def everywhere(text: str, *, name: str = "", title: str = "Mine") -> ToolSpec:
     """A tool that says one thing wherever it can say anything."""
     schema = {
         "type": "object",
@@ -88,16 +88,15 @@ def everywhere(text: str, **changes: Any) -> ToolSpec:
         "required": [text],
         "$defs": {text: {"description": text, "type": "object"}},
     }
-    fields: dict[str, Any] = {"name": text, **changes}
     return spec(
-        **fields,
+        name=name or text,
         display_name=text,
         description=text,
         parameters=schema,
         returns=schema,
         documentation=Documentation(
             text=text,
-            sections=(DocstringSection(title="Mine", body=text),),
+            sections=(DocstringSection(title=title, body=text),),
             parameters=(ParameterDoc(name=text, text=text),),
             returns=f"x{text}",
             raises=(RaisesDoc(type=text, text=text),),

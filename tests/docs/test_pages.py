@@ -374,12 +374,10 @@ def test_core_comes_first_then_loose_tools_then_toolkits_by_weight() -> None:
 
     found = prompt_index(tools)
 
-    groups = [group.replace(": Convert money.", "").split("\n") for group in found.split("\n\n")]
-    assert groups == [
-        ["Core:", "- base", "- needed"],
-        ["Tools:", "- ant", "- zebra", "- heavy"],
-        ["Zoo:", "- late"],
-        ["Air:", "- early"],
+    groups = ("Core: base needed", "Tools: ant zebra heavy", "Zoo: late", "Air: early")
+    assert found.split("\n\n") == [
+        "\n- ".join([title, *(f"{name}: Convert money." for name in names)])
+        for title, *names in map(str.split, groups)
     ]
 
 

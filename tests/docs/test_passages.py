@@ -13,10 +13,11 @@ from toolkiln.model.spec import (
     Documentation,
     Hints,
     Permissions,
+    RaisesDoc,
     ToolSpec,
 )
 
-from .rendering import HOSTILE, everywhere, headings, kinds, params, shown, spec
+from .rendering import HOSTILE, headings, kinds, params, shown, spec
 
 LONGEST = 1_200
 
@@ -93,7 +94,19 @@ def test_headings_of_one_name_are_cited_apart() -> None:
 
 @each_row("text", HOSTILE)
 def test_no_text_makes_a_passage_too_long_or_breaks_out_of_it(text: str) -> None:
-    for passage in passages(everywhere(text)):
+    tool = spec(
+        description=text,
+        parameters=params(text, **{text or "x": {"description": text, "default": text}}),
+        documentation=Documentation(
+            text=text,
+            sections=(DocstringSection(title="Notes", body=text),),
+            examples=text,
+            raises=(RaisesDoc(type=text, text=text),),
+        ),
+        requirements=(text,),
+    )
+
+    for passage in passages(tool):
         assert 0 < len(passage.text) <= LONGEST
         assert headings(passage.text) == []
         assert not kinds(passage.text) & {"html_block", "html_inline", "link", "image", "table"}

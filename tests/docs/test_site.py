@@ -16,7 +16,7 @@ from toolkiln.docs.site import build_site, write_site
 from toolkiln.errors import BackendError, InputError
 from toolkiln.model.catalog import Admission
 from toolkiln.model.search import Site
-from toolkiln.model.spec import ToolSpec
+from toolkiln.model.spec import Toolkit, ToolSpec
 
 from .rendering import HOSTILE, everywhere, headings, kinds, spec
 
@@ -153,11 +153,13 @@ def test_names_never_leave_the_folder(tmp_path: Path) -> None:
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A built site of tools that say the worst, and one that is nice."""
     folder = tmp_path_factory.mktemp("site")
-    tools = [
-        everywhere(text, name=f"evil_{number}" if number % 2 else text)
-        for number, text in enumerate(HOSTILE)
-    ]
-    write_site(folder, [*entries("nice"), *((tool, None) for tool in tools)])
+    tools: Entries = [*entries("nice")]
+    for number, text in enumerate(HOSTILE):
+        name = f"evil_{number}" if number % 2 else text
+        toolkit = Toolkit(name=f"k{number}", display_name=text, description=text)
+        tool = everywhere(text, name=name, title=text or "x")
+        tools.append((tool.model_copy(update={"toolkit": toolkit}), None))
+    write_site(folder, tools)
     build_site(folder, folder / "html")
     return folder
 

@@ -4,7 +4,7 @@ from reading import findings, one, reading
 
 from tables import each_row
 from toolkiln.model.source import Severity
-from toolkiln.model.spec import ToolSpec
+from toolkiln.model.spec import Permissions, ToolSpec
 
 DECORATED = """
     from toolkiln import tool
@@ -149,7 +149,7 @@ def test_ancestors_in_a_circle_end() -> None:
         def execute(self, args): ...
     """
 
-    assert asks(one(source)) == (False, None)
+    assert one(source).rights == Permissions()
 
 
 TOOLKIT = """

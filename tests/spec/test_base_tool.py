@@ -224,6 +224,13 @@ class A(BaseTool):
     }  # fmt: skip
 
 
+def test_without_any_argument_list_anything_goes_in_an_object() -> None:
+    tool = one("class A(BaseTool):\n    def execute(self, args): ...")
+
+    assert tool.parameters["type"] == "object"
+    assert tool.parameters["properties"] == {}
+
+
 def test_an_argument_list_that_only_names_the_dict_is_not_the_schema() -> None:
     tool = one(
         f'''

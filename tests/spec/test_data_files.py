@@ -187,9 +187,10 @@ def test_a_link_to_a_file_inside_is_a_data_file_and_a_linked_folder_is_not_follo
     (tools / "x.json").symlink_to("real/x.json")
     (tools / "linked").symlink_to(tmp_path / "other")
 
-    found = declaring(tools, "**")
+    named, matched = declaring(tools, "x.json"), declaring(tools, "**")
 
-    assert (found.data_files, errors(found)) == (("real/x.json", "x.json"), [])
+    assert (named.data_files, errors(named)) == (("x.json",), [])
+    assert (matched.data_files, errors(matched)) == (("real/x.json", "x.json"), [])
 
 
 def test_a_pattern_that_matches_nothing_is_an_error_at_its_line(tmp_path: Path) -> None:
@@ -201,26 +202,26 @@ def test_a_pattern_that_matches_nothing_is_an_error_at_its_line(tmp_path: Path) 
     assert "data/*.json" in finding.message
 
 
+TOO_LARGE = "the data files have more than 10,000,000 bytes in total"
+
+
 @each_row(
-    "sizes, pattern, bound",
+    "sizes, pattern, message",
     [
         ([0] * 101, "*.bin", "the file declares more than 100 data files"),
-        ([0] * 10_001, "**/*.json", "10,000"),
-        ([10_000_001], "*.bin", "10,000,000 bytes"),
-        ([6_000_000, 4_000_001], "*.bin", "10,000,000 bytes"),
+        ([0] * 10_001, "**/*.json", "'**/*.json' scans more than 10,000 files"),
+        ([10_000_001], "*.bin", TOO_LARGE),
+        ([6_000_000, 4_000_001], "*.bin", TOO_LARGE),
     ],
 )
 def test_files_that_are_too_many_or_too_large_are_an_error_that_names_the_bound(
-    tmp_path: Path, sizes: list[int], pattern: str, bound: str
+    tmp_path: Path, sizes: list[int], pattern: str, message: str
 ) -> None:
     for number, size in enumerate(sizes):
         with (tmp_path / f"{number}.bin").open("wb") as file:
             file.truncate(size)
 
-    [(rule, message)] = errors(declaring(tmp_path, pattern))
-
-    assert rule == "bad-file"
-    assert bound in message
+    assert errors(declaring(tmp_path, pattern)) == [("bad-file", message)]
 
 
 def test_as_much_as_is_allowed_is_no_error(tmp_path: Path) -> None:
@@ -259,7 +260,12 @@ def test_names_of_files_are_literal_text(tmp_path: Path, value: str, rule: str |
     found = rules(source, tmp_path / "t.py") & {"bad-option", "unknown-value", "missing-file"}
 
     assert found == ({rule} if rule else set())
-    assert not reading(source, "<memory>").data_files
+
+
+def test_a_source_in_memory_has_no_data_files() -> None:
+    found = read(TOOL.format(patterns=["data/*.json"]), "<memory>")
+
+    assert (found.data_files, errors(found)) == ((), [])
 
 
 OPENED = [

@@ -60,12 +60,12 @@ GOOGLE = """Do it.
 
 
 def test_the_docstring_describes_parameters_but_the_description_leaves_them_out() -> None:
-    tool = one(f'def f(path: float, limit: bool, *rest: int, **more: int):\n    """{GOOGLE}"""')
+    tool = one(f'def f(path: float, limit, *rest: int, **more: int):\n    """{GOOGLE}"""')
 
     found = tool.parameters["properties"]
     assert tool.description == "Do it."
     assert found["path"] == {"type": "number", "description": "The path,\non several lines."}
-    assert found["limit"] == {"type": "boolean", "description": "How many."}
+    assert found["limit"] == {"description": "How many."}
     assert found["rest"]["description"] == "The rest."
 
 

@@ -56,6 +56,7 @@ DEFAULTS = rows(
     int = 7 % 4; int = 1 << 4; int = NEGATIVE; str = NAME; dict = LIMITS; int = LIMITS["a"]
     int = A; int = B; int = Settings.size; str = Settings.NAME; int = len("abc"); int = int("3")
     float = float("1.5"); str = str(5); float = math.pi; int = max(1, 2); int = 1 if True else 2
+    set[int] = {*()}
     bool = 1 < 2; bool = None or True; Model = Model(); Model = Model(a=2)
     list[Model] = [Model(a=1)]; Record = Record(); Record = Record(2)
     dict[str, Record] = {"r": Record()}; SecretStr = SecretStr("x")
