@@ -230,7 +230,7 @@ async def test_a_copied_entry_of_a_once_call_never_runs_again(
     async with Kiln.connect(url(guarded, "web"), settings=settings) as kiln:
         session = kiln.security.sessions.create("ann", workspace="replayed").token
         with closing(client(guarded, "other")) as attacker:
-            copied = await copy_of_call(kiln, attacker, stream, session)
+            copied = await copy_of_call(kiln, guarded, stream, session)
             attacker.xadd(stream, copied)
             await asyncio.to_thread(until, lambda: not attacker.xlen(stream))
         again = await kiln.call("spend", session=session)
@@ -238,15 +238,19 @@ async def test_a_copied_entry_of_a_once_call_never_runs_again(
     assert again.value == 2  # the first, and this one
 
 
-async def copy_of_call(kiln: Kiln, attacker: Any, stream: str, session: str) -> Any:
+async def copy_of_call(kiln: Kiln, server: Server, stream: str, session: str) -> Any:
     """Make a call, and return its entry as a client can see it while the call runs."""
-    call = asyncio.create_task(kiln.call("spend", session=session))
-    entries: list[Any] = []
-    while not call.done():
-        entries = await asyncio.to_thread(attacker.xrange, stream) or entries
-        await asyncio.sleep(0)
-    assert (await call).value == 1
-    return entries[-1][1]
+    with closing(looker(server)) as observer, closing(looker(server)) as other:
+        observer.client_setname("observer")
+        # Blocked before the call: a worker may be done with the entry before a look at it.
+        look = asyncio.create_task(asyncio.to_thread(observer.xread, {stream: "$"}, block=30_000))
+        await asyncio.to_thread(until, lambda: _is_blocked(other, "observer"))
+        assert (await kiln.call("spend", session=session)).value == 1
+        return (await look)[0][1][0][1]
+
+
+def _is_blocked(server: "redis.Redis", name: str) -> bool:
+    return any(c["name"] == name and "b" in c["flags"] for c in server.client_list())
 
 
 async def test_a_client_cannot_publish_a_tool_that_others_believe(
