@@ -454,7 +454,7 @@ class TestDev:
 
     def test_file_with_an_error_is_not_served(self, shop: Workshop) -> None:
         shop.write("a.py", tool("a"))
-        path = shop.write("b.py", tool("b", extra='HALF = "\\ud800"'))
+        path = shop.write("b.py", tool("b", doc="Answer \\ud800."))
         catalog = shop.catalog(dev=True)
 
         assert list(catalog.snapshot.tools) == ["a"]

@@ -250,6 +250,7 @@ DENIED: list[Any] = [
     {"error": "(1142, \"SELECT command denied to user 'ada'\"): access denied"},
     {"error": "not authorized on admin to execute command { listDatabases: 1 }"},
     {"error": "NOPERM this user has no permissions: Permission denied"},
+    {"error": "EACCES"},
     {"error": "EPERM: operation not permitted, unlink '/boot/vmlinuz'"},
     {"error": "bash: /root: Permission denied"},
     {"error": "cat: /etc/shadow: Permission denied", "stdout": "", "returncode": None},
@@ -396,6 +397,7 @@ FAILED: list[Any] = [
 ]
 
 RESULTS: list[Any] = [
+    "EACCES",
     "",
     "ok",
     "42",

@@ -119,7 +119,7 @@ def delegate(ctx: Context, name: str) -> Any:
 async def delegate_async(ctx: Context, name: str) -> Any:
     return await asyncio.to_thread(delegate, ctx, name)
 
-def keep_context(agent_state: dict, agent_id: str) -> list[Any]:
+def keep_context(agent_state: dict, agent_id: str | None = None) -> list[Any]:
     agent_state["changed"] = True
     return [agent_state, agent_id]
 """

@@ -264,7 +264,7 @@ async def test_bad_name_is_refused_and_touches_nothing(forge: Forge) -> None:
         ("x = 1\n", Stage.READ, "no-tools"),
         (number("call_tool"), Stage.READ, "duplicate-name"),
         (number("taken"), Stage.READ, "duplicate-name"),
-        ("HALF = '\\ud800'\n" + number("f"), Stage.FINDINGS, "hidden-characters"),
+        (number("f").replace("Give", "\\ud800"), Stage.FINDINGS, "hidden-characters"),
     ],
 )
 async def test_code_that_is_no_good_is_refused_before_it_runs(

@@ -155,18 +155,15 @@ async def test_descriptors_that_a_tool_passes_do_not_arrive(service: Service) ->
 
 
 async def test_calls_of_other_tools_go_through_the_gateway(service: Service) -> None:
-    for tool, arguments, wanted in [
+    for tool, arguments, outcome in [
         ("good", {"number": 1}, 2),
-        ("good", {"number": "x"}, None),
-        ("nobody", {}, None),
-        ("ungranted", {}, None),
-        ("unsandboxed", {}, None),
+        ("good", {"number": "x"}, "tool_error"),
+        ("nobody", {}, "tool_error"),
+        ("ungranted", {}, "refused"),
+        ("unsandboxed", {}, "refused"),
     ]:
         result = await service.attack("call_another", tool=tool, arguments=arguments)
-        assert result.value == wanted
-        if wanted is None:
-            assert result.error is not None
-            assert result.error.code == "tool_error"
+        assert (result.error.code if result.error else result.value) == outcome
 
 
 async def test_many_calls_that_make_calls_do_not_lock_each_other_out(service: Service) -> None:
@@ -178,7 +175,7 @@ async def test_many_calls_that_make_calls_do_not_lock_each_other_out(service: Se
 
 
 async def test_a_tool_that_calls_itself_is_stopped(service: Service) -> None:
-    assert await service.code("call_oneself") == "failed: tool_error"
+    assert await service.code("call_oneself") == "denied: refused"
 
 
 async def test_unread_replies_are_not_kept(service: Service) -> None:

@@ -24,7 +24,7 @@ _TEXT_FIELDS = (
 _FAILED = {"error", "failed", "failure", "fail"}
 _REFUSED = {
     "denied", "forbidden", "unauthorized", "unauthorised", "permission_denied", "access_denied",
-    "unauthenticated",
+    "unauthenticated", "eperm", "eacces",
 }  # fmt: skip
 _SUCCEEDED = {"ok", "success", "succeeded", "active", "done", "completed", "complete", "pending"}
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
@@ -248,7 +248,8 @@ def _refusal(after_word: str) -> re.Pattern[str]:
           | (?:insufficient|missing)[\s_-]*(?:required[\s_-]+)?(?:(?:the|oauth|api|access)\s+)?
             (?:[\w.:`'"-]+\s+)?{_KIND}(?:{_STOP}|\s+(?:to|for|in|on)\b)
           | authori[sz]ation\s*(?:failed|denied|failure)\b
-          | (?:operation[\s_]+not[\s_]+permitted|eperm|eacces)\b
+          | operation[\s_]+not[\s_]+permitted\b
+          | (?:eperm|eacces)\b(?=\W+\w)
           | denied\s*[:—–-]
           | (?:you|your\s+\w+(?:\s+\w+)?)\s+{_NOT_HAVE}
             [^.!?\n]{{0,80}}?\b(?:{_KIND}|access\s+to)\b

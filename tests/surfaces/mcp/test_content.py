@@ -293,7 +293,7 @@ async def test_an_icon_is_a_drawing_in_the_list_in_the_color_of_its_tool(
     assert 'stroke="#10b981"' in drawn(tell)
     assert 'stroke="#808080"' in drawn(much)  # an image has no text around it
     assert listed["tell"]["_meta"]["toolkiln/icon"] == "megaphone"
-    assert "icons" not in listed["plain"]
+    assert listed["plain"]["_meta"]["toolkiln/icon"] == "wrench"
     assert "icons" in listed["rag_search"]
 
 
