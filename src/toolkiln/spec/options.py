@@ -202,11 +202,21 @@ def decorators(node: Function | ast.ClassDef, scope: NameScope) -> Iterator[Deco
             yield Decorator(name, call, origin)
 
 
-def base_names(node: ast.ClassDef, scope: NameScope) -> Iterator[str]:
-    """Yield the last part of the name of each base class."""
+class Base(NamedTuple):
+    """A base class with the last part of its name."""
+
+    name: str
+    origin: str
+    """The dotted path of an imported class, or ""."""
+    node: ast.expr
+
+
+def bases(node: ast.ClassDef, scope: NameScope) -> Iterator[Base]:
+    """Yield the base classes of a class."""
     for base in node.bases:
         inner = base.value if isinstance(base, ast.Subscript) else base
-        yield external_name(inner, scope).rpartition(".")[2] or last_name(inner)
+        origin = external_name(inner, scope)
+        yield Base(origin.rpartition(".")[2] or last_name(inner), origin, base)
 
 
 def keywords(

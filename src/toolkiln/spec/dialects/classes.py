@@ -9,15 +9,16 @@ from typing import Any
 from toolkiln.model.base import JsonSchema
 from toolkiln.model.spec import Dialect, Toolkit
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate
+from toolkiln.spec.class_attributes import ClassAttributes, ancestry, attribute_of, defines
 from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.names import display_name
-from toolkiln.spec.namespace import ClassRef, Function, Module, NameScope, resolve
+from toolkiln.spec.namespace import ClassRef, Function, Module, NameScope
 from toolkiln.spec.options import (
     DeclaredOptions,
     Decorator,
     FunctionName,
-    base_names,
+    bases,
     decorators,
     is_static,
     keywords,
@@ -30,23 +31,22 @@ from toolkiln.spec.syntax import docstring
 
 _DICT_PARAMETERS = ("args", "arguments", "params", "input", "kwargs")
 _INJECTED_PARAMETERS = ("ctx", "context", "agent_state", "agent_id")
-_MAX_DEPTH = 20
 _APPROVAL_METHOD = "needs_permission"
 
 
 def has_base_tools(module: Module) -> bool:
     """Return whether a file has `BaseTool` subclasses, complete or not."""
     scope = NameScope(module)
-    return any(_base_tool_chain(ClassRef(node, scope)) for node in module.classes)
+    return any(ancestry(ClassRef(node, scope), _is_base_tool) for node in module.classes)
 
 
 def base_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
     """Yield the concrete direct and indirect subclasses of `BaseTool`."""
     scope = NameScope(module)
-    extended = {name for node in module.classes for name in base_names(node, scope)}
+    extended = {base.name for node in module.classes for base in bases(node, scope)}
     for node in module.classes:
-        chain = _base_tool_chain(ClassRef(node, scope))
-        if not chain or (node.name in extended and _attribute(node, "name") is None):
+        chain = ancestry(ClassRef(node, scope), _is_base_tool)
+        if not chain or (node.name in extended and attribute_of(node, "name") is None):
             continue  # not a tool, or only a base class of others
         execute = next((m for ref in chain for m in methods(ref.node) if m.name == "execute"), None)
         if execute is None:
@@ -57,25 +57,14 @@ def base_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
             yield _base_tool(chain, execute, findings)
 
 
-def _base_tool_chain(reference: ClassRef, depth: int = 0) -> list[ClassRef]:
-    """Return the class and its local ancestors up to `BaseTool`, or [] if it is no subclass."""
-    if depth > _MAX_DEPTH:
-        return []
-    scope = reference.scope
-    for base, name in zip(reference.node.bases, base_names(reference.node, scope), strict=False):
-        if name == "BaseTool":
-            return [reference]
-        target = resolve(base, scope)
-        ancestors = _base_tool_chain(target, depth + 1) if isinstance(target, ClassRef) else []
-        if ancestors:
-            return [reference, *ancestors]
-    return []
+def _is_base_tool(name: str, _origin: str) -> bool:
+    return name == "BaseTool"
 
 
 def _base_tool(chain: list[ClassRef], execute: Function, findings: Findings) -> Declaration:
     own = chain[0]
     node = own.node
-    attributes = _Attributes(chain, findings)
+    attributes = ClassAttributes(chain, findings)
     name = attributes.text("name") or _snake_case(node.name)
     whole_arguments = _whole_arguments(execute)
     parameters = attributes.value("parameters")
@@ -85,7 +74,7 @@ def _base_tool(chain: list[ClassRef], execute: Function, findings: Findings) -> 
         "output_kind": attributes.value("output_semantic_type"),
         "stdout_kind": attributes.value("stdout_semantic_type"),
         "stderr_kind": attributes.value("stderr_semantic_type"),
-        "needs_approval": _approval_method(node) if _defines(own, _APPROVAL_METHOD) else None,
+        "needs_approval": _approval_method(node) if defines(own, _APPROVAL_METHOD) else None,
         "display_name": attributes.value("display_name"),
     }
     return Declaration(
@@ -109,81 +98,6 @@ def _base_tool(chain: list[ClassRef], execute: Function, findings: Findings) -> 
 
 def _approval_method(node: ast.ClassDef) -> FunctionName:
     return FunctionName(f"{node.name}.{_APPROVAL_METHOD}")
-
-
-class _Attributes:
-    """Static attributes of a class, its own before inherited ones."""
-
-    def __init__(self, chain: list[ClassRef], findings: Findings) -> None:
-        self._chain = chain
-        self._findings = findings
-
-    def text(self, name: str) -> str | None:
-        value = self.value(name)
-        return value if isinstance(value, str) and value.strip() else None
-
-    def value(self, name: str) -> Any:
-        for reference in self._chain:
-            node = _attribute(reference.node, name)
-            if node is not None:
-                return self._evaluated(name, node, reference)
-        return None
-
-    def _evaluated(self, name: str, node: ast.expr, reference: ClassRef) -> Any:
-        if _is_self(node):
-            assert isinstance(node, ast.Attribute)
-            return self.value(node.attr) if node.attr != name else None
-        try:
-            return evaluate(node, reference.body_scope)
-        except Unknown:
-            if isinstance(node, ast.Attribute):  # SemanticType.FILE of an external library
-                return node.attr.lower()
-            report_unknown(name, node, self._chain[0].node.name, self._findings)
-            return None
-
-
-def _attribute(node: ast.ClassDef, name: str) -> ast.expr | None:
-    """Return the value of an attribute set in the class body, in `__init__` or by a property."""
-    for child in node.body:
-        if isinstance(child, ast.Assign):
-            if any(isinstance(t, ast.Name) and t.id == name for t in child.targets):
-                return child.value
-        elif isinstance(child, ast.AnnAssign):
-            if isinstance(child.target, ast.Name) and child.target.id == name:
-                return child.value
-        elif isinstance(child, ast.FunctionDef) and child.name == name:
-            last = child.body[-1]
-            return last.value if isinstance(last, ast.Return) else None
-        elif isinstance(child, ast.FunctionDef) and child.name == "__init__":
-            for inner in child.body:
-                if isinstance(inner, ast.Assign) and any(
-                    _is_self(t) and isinstance(t, ast.Attribute) and t.attr == name
-                    for t in inner.targets
-                ):
-                    return inner.value
-    return None
-
-
-def _is_self(node: ast.expr) -> bool:
-    return (
-        isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id in ("self", "cls")
-    )
-
-
-def _defines(reference: ClassRef, name: str) -> bool:
-    """Return whether a class or any local ancestor, mixins included, has a member."""
-    pending, seen = [reference], set[ast.ClassDef]()
-    while pending:
-        node, scope = pending.pop()
-        if name in scope.module.class_bindings(node):
-            return True
-        if node not in seen:
-            seen.add(node)
-            bases = (resolve(base, scope) for base in node.bases)
-            pending += [target for target in bases if isinstance(target, ClassRef)]
-    return False
 
 
 def _whole_arguments(execute: Function) -> str | None:

@@ -1,0 +1,123 @@
+"""Classes as static values: their local ancestry, and the attributes that they set or inherit.
+
+A class whose base is imported from elsewhere is recognised by the name of that base. Values
+that are only known at run time are reported, not guessed.
+"""
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from toolkiln.spec.annotations.evaluator import Unknown, evaluate
+from toolkiln.spec.findings import Findings
+from toolkiln.spec.namespace import ClassRef, Function, resolve
+from toolkiln.spec.options import bases, methods, report_unknown
+
+_MAX_DEPTH = 20
+
+
+def ancestry(
+    reference: ClassRef, is_base: Callable[[str, str], bool], depth: int = 0
+) -> list[ClassRef]:
+    """Return a class and its local ancestors up to a base, or [] if it has no such base.
+
+    `is_base` gets the last part of a base's name, and its dotted origin if it is imported.
+    """
+    if depth > _MAX_DEPTH:
+        return []
+    scope = reference.scope
+    for base in bases(reference.node, scope):
+        if is_base(base.name, base.origin):
+            return [reference]
+        target = resolve(base.node, scope)
+        ancestors = ancestry(target, is_base, depth + 1) if isinstance(target, ClassRef) else []
+        if ancestors:
+            return [reference, *ancestors]
+    return []
+
+
+def method_of(chain: list[ClassRef], name: str) -> tuple[Function, ClassRef] | None:
+    """Return the method that instances of a class have, and the class that defines it."""
+    for reference in chain:
+        for method in methods(reference.node):
+            if method.name == name:
+                return method, reference
+    return None
+
+
+class ClassAttributes:
+    """Static attributes of a class, its own before inherited ones."""
+
+    def __init__(self, chain: list[ClassRef], findings: Findings) -> None:
+        self._chain = chain
+        self._findings = findings
+
+    def text(self, name: str) -> str | None:
+        """Return a text that is not blank."""
+        value = self.value(name)
+        return value if isinstance(value, str) and value.strip() else None
+
+    def value(self, name: str) -> Any:
+        """Return a value; None if it is missing or unknown, which is reported."""
+        for reference in self._chain:
+            node = attribute_of(reference.node, name)
+            if node is not None:
+                return self._evaluated(name, node, reference)
+        return None
+
+    def _evaluated(self, name: str, node: ast.expr, reference: ClassRef) -> Any:
+        if is_self(node):
+            assert isinstance(node, ast.Attribute)
+            return self.value(node.attr) if node.attr != name else None
+        try:
+            return evaluate(node, reference.body_scope)
+        except Unknown:
+            if isinstance(node, ast.Attribute):  # SemanticType.FILE of an external library
+                return node.attr.lower()
+            report_unknown(name, node, self._chain[0].node.name, self._findings)
+            return None
+
+
+def attribute_of(node: ast.ClassDef, name: str) -> ast.expr | None:
+    """Return the value of an attribute set in the class body, in `__init__` or by a property."""
+    for child in node.body:
+        if isinstance(child, ast.Assign):
+            if any(isinstance(t, ast.Name) and t.id == name for t in child.targets):
+                return child.value
+        elif isinstance(child, ast.AnnAssign):
+            if isinstance(child.target, ast.Name) and child.target.id == name:
+                return child.value
+        elif isinstance(child, ast.FunctionDef) and child.name == name:
+            last = child.body[-1]
+            return last.value if isinstance(last, ast.Return) else None
+        elif isinstance(child, ast.FunctionDef) and child.name == "__init__":
+            for inner in child.body:
+                if isinstance(inner, ast.Assign) and any(
+                    is_self(t) and isinstance(t, ast.Attribute) and t.attr == name
+                    for t in inner.targets
+                ):
+                    return inner.value
+    return None
+
+
+def is_self(node: ast.expr) -> bool:
+    """Return whether an expression is an attribute of `self`."""
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in ("self", "cls")
+    )
+
+
+def defines(reference: ClassRef, name: str) -> bool:
+    """Return whether a class or any local ancestor, mixins included, has a member."""
+    pending, seen = [reference], set[ast.ClassDef]()
+    while pending:
+        node, scope = pending.pop()
+        if name in scope.module.class_bindings(node):
+            return True
+        if node not in seen:
+            seen.add(node)
+            bases = (resolve(base, scope) for base in node.bases)
+            pending += [target for target in bases if isinstance(target, ClassRef)]
+    return False
