@@ -61,6 +61,12 @@ class StandInFinder:
         module.__getattr__ = missing  # type: ignore[method-assign]
 
 
+def stand_in(kind: str) -> Any:
+    """Return a stand-in by the kind of an injected parameter: `module:name`."""
+    module, _, name = kind.partition(":")
+    return getattr(_imported(f"{__package__}.{module}"), name)
+
+
 def _is_stand_in(module: ModuleType) -> bool:
     return getattr(module.__spec__, "loader", None) is StandInFinder
 

@@ -9,6 +9,20 @@ STAND_INS: dict[str, str] = {}
 ANY_MODULE = frozenset({"open_webui"})
 """Top-level packages that cannot be installed for a tool; all their modules can be imported."""
 
+INJECTED_TYPES: dict[str, str] = {}
+"""Parameter types that the runtime fills in, by dotted name: the stand-in that a call creates from
+its context, as `module:name` in this package, or `default` for the parameter's default."""
+
+TOOL_OBJECTS: dict[str, tuple[str, ...]] = {
+    "agno": ("entrypoint",),
+    "crewai": ("func",),
+    "fastmcp": ("fn",),
+    "langchain_core": ("func", "coroutine"),
+    "mcp": ("fn",),
+    "smolagents": ("forward",),
+}
+"""Where the tool objects of installed frameworks keep their function, by top-level package."""
+
 PACKAGES = frozenset(
     name[:at] for name in STAND_INS for at, character in enumerate(name) if character == "."
 )

@@ -23,6 +23,7 @@ from toolkiln.define import (
     ToolDenied,
     ToolError,
 )
+from toolkiln.frameworks import finder
 from toolkiln.runtime.call import MAX_FILE
 from toolkiln.runtime.serialise import to_json
 
@@ -176,7 +177,9 @@ def injections(
             values[kind] = {"id": caller.get("user_id"), "name": caller.get("user_id")}
         elif kind == "__event_emitter__":
             values[kind] = _emitter(send)
-        else:
+        elif ":" in kind:
+            values[kind] = finder.stand_in(kind)(CallContext(caller, send, request))
+        elif kind != "default":
             values[kind] = None
     return values
 

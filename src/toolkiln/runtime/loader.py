@@ -16,6 +16,8 @@ from _frozen_importlib_external import (  # `importlib` is slower to import
 )
 
 from toolkiln.frameworks import finder, unavailable
+from toolkiln.frameworks.modules import TOOL_OBJECTS
+from toolkiln.runtime.signature import ABSENT, FunctionSignature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,9 +137,9 @@ class EntryPoint:
     """The function of a tool, and the binding of arguments to it."""
 
     def __init__(self, module: types.ModuleType, load: Mapping[str, Any]) -> None:
-        owner_name, _, self._name = load["entry"].rpartition(".")
-        self._owner: Any = getattr(module, owner_name) if owner_name else None
-        self._module = module
+        owner, self._name = find_owner(module, load["entry"])
+        self._owner: Any = owner if isinstance(owner, type) else None
+        self._module = owner
         self._dialect: str = load["dialect"]
         self.workdir: str | None = load.get("workdir")
         """The session's workspace folder, if the call has one."""
@@ -149,8 +151,7 @@ class EntryPoint:
 
     def typed_settings(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Convert the operator's settings with the class that the tool declares for them."""
-        owner = self._module if self._owner is None else self._owner
-        return typed_settings(getattr(owner, self._name), values)
+        return typed_settings(getattr(self._module, self._name), values)
 
     def bind(
         self,
@@ -166,7 +167,7 @@ class EntryPoint:
             BadSettings: `Valves` or `UserValves` reject the settings.
         """
         if self._owner is None:
-            function = getattr(self._module, self._name)
+            function = find_function(self._module, self._name)
         else:
             instance = self._shared_instance
             if instance is None:
@@ -175,7 +176,9 @@ class EntryPoint:
                 _set_valves(instance, injections.get("__user__"), caller)
             if self._dialect == "base_tool":
                 _validate_arguments(instance, arguments)
-            function = getattr(instance, self._name)
+                if getattr(instance, "is_initialized", True) is False:  # of smolagents
+                    instance.setup()
+            function = _bound(instance, self._name)
         positional, named = self._bind_arguments(arguments, injections)
         return lambda: function(*positional, **named)
 
@@ -187,8 +190,7 @@ class EntryPoint:
             return self._bind_whole
         from toolkiln.runtime.binder import Binder
 
-        owner = self._module if self._owner is None else self._owner
-        return Binder(find_function(owner, self._name), injected=self.injected).bind
+        return Binder(find_function(self._module, self._name), injected=self.injected).bind
 
     def _bind_whole(
         self, arguments: dict[str, Any], injections: Mapping[str, Any]
@@ -211,14 +213,73 @@ def _set_valves(instance: Any, user: dict[str, Any] | None, caller: Mapping[str,
         user["valves"] = new_settings(tools.UserValves, caller["user_settings"])
 
 
+def find_owner(module: types.ModuleType, entry: str) -> tuple[Any, str]:
+    """Return the module, the class or the local names that a tool is in, and its own name."""
+    owner_name, _, name = entry.rpartition(".")
+    outer, is_local, _ = owner_name.partition(".<locals>")
+    if is_local:
+        return _local_names(module, outer), name
+    return getattr(module, owner_name) if owner_name else module, name
+
+
+def _local_names(module: types.ModuleType, outer: str) -> types.SimpleNamespace:
+    """Return the local names of a function or method that declares tools, after running it.
+
+    A server that it takes is one of ours: it only has to hand the functions back.
+    """
+    class_name, _, name = outer.rpartition(".")
+    owner = getattr(module, class_name) if class_name else module
+    function = getattr(owner, name)
+    code = FunctionSignature(function).function.__code__
+    found: dict[str, Any] = {}
+
+    def watch(frame: Any, event: str, _: object) -> None:
+        if event == "return" and frame.f_code is code:
+            found.update(frame.f_locals)
+
+    unavailable.importing = True
+    sys.setprofile(watch)
+    try:
+        if class_name:
+            function = getattr(owner(), name)  # the constructor of a server often calls it
+        if not found:
+            required = [
+                parameter
+                for parameter in FunctionSignature(function).of_kind("positional", "either")
+                if parameter.default is ABSENT
+            ]
+            value = function(*(finder.stand_in("fastmcp:FastMCP")() for _ in required))
+            if hasattr(value, "__await__"):
+                run_awaitable(value)
+    finally:
+        sys.setprofile(None)
+        unavailable.importing = False
+    return types.SimpleNamespace(**found)
+
+
 def find_function(owner: Any, name: str) -> Any:
     """Return a function of a module or class; methods are bound, to drop `self`."""
     if not isinstance(owner, type):
-        return getattr(owner, name)
+        return _underlying(getattr(owner, name))
     raw = vars(owner).get(name) or getattr(owner, name)
     if isinstance(raw, staticmethod | classmethod):
         return getattr(owner, name)
-    return types.MethodType(raw, object())
+    return types.MethodType(_underlying(raw), object())
+
+
+def _bound(instance: Any, name: str) -> Any:
+    found = getattr(instance, name)
+    function = _underlying(found)
+    return found if function is found else types.MethodType(function, instance)
+
+
+def _underlying(value: Any) -> Any:
+    """Return the function that a framework's decorator has made a tool object of."""
+    for cls in type(value).__mro__:
+        for name in TOOL_OBJECTS.get(cls.__module__.partition(".")[0], ()):
+            if callable(inner := getattr(value, name, None)):
+                return inner
+    return value
 
 
 def run_awaitable(value: Any) -> Any:

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from toolkiln.runtime.binder import PydanticField
 from toolkiln.runtime.call import failure
-from toolkiln.runtime.loader import find_function, import_file
+from toolkiln.runtime.loader import find_function, find_owner, import_file
 from toolkiln.runtime.signature import ABSENT, FunctionSignature, Parameter
 
 TYPE_CHECKING = False
@@ -81,9 +81,8 @@ class _Signatures:
 
     def of(self, tool: dict[str, Any]) -> dict[str, Any] | None:
         """Describe the signature of a tool; None if there is nothing to compare with."""
-        owner_name, _, name = tool["entry"].rpartition(".")
         try:
-            owner = getattr(self._module, owner_name) if owner_name else self._module
+            owner, name = find_owner(self._module, tool["entry"])
             function = find_function(owner, name)
             signature = FunctionSignature(function)
         except Exception as error:  # the name may be bound to any object

@@ -63,6 +63,8 @@ class Declaration:
     is_method: bool = False
     dunder_injected: bool = False
     """Whether the runtime injects `__user__` and similar parameters."""
+    injected_names: dict[str, str] = field(default_factory=dict)
+    """Parameters that the framework fills in by name, with the kind of injection."""
     toolkit: Toolkit | None = None
     requirements: tuple[tuple[str, int], ...] = ()
     settings: dict[str, tuple[ast.expr, NameScope]] = field(default_factory=dict)
@@ -215,6 +217,7 @@ def _schemas(
         {parameter.name: parameter.text for parameter in parameters},
         is_method=declaration.is_method,
         dunder_injected=declaration.dunder_injected,
+        injected_names=declaration.injected_names,
     )
     returns, notes = read_returns(file.results, function, declaration.scope)
     _report_notes(notes, declaration, findings)

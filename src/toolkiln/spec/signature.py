@@ -7,8 +7,10 @@ that the runtime injects are left out.
 import ast
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
+from toolkiln.frameworks.modules import INJECTED_TYPES
 from toolkiln.model.base import JsonSchema
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate, jsonable
 from toolkiln.spec.annotations.expressions import last_name, quoted
@@ -25,6 +27,10 @@ from toolkiln.spec.namespace import (
 )
 from toolkiln.spec.syntax import parameters
 
+_INJECTED_TYPE = re.compile(
+    "|".join({"Context", *(name.rpartition(".")[2] for name in INJECTED_TYPES)})
+)
+"""The words of which a file has at least one if it has parameters that are injected by type."""
 _INJECTED_NAMES = {"ctx": "context", "agent_state": "agent_state"}
 """What the runtime injects by the name of a parameter, unless its type is one of JSON."""
 
@@ -51,6 +57,7 @@ def read_signature(
     *,
     is_method: bool,
     dunder_injected: bool = False,
+    injected_names: Mapping[str, str] = MappingProxyType({}),
 ) -> ToolSignature:
     """Read a signature; descriptions come from `Field`, `Annotated` or `descriptions`."""
     properties: dict[str, JsonSchema] = {}
@@ -61,7 +68,9 @@ def read_signature(
     has_self = is_method and bool(function.args.posonlyargs or function.args.args)
     for parameter, default in parameters(function.args)[has_self:]:
         name = parameter.arg
-        source = _injected(reader, parameter, default, scope, dunder_injected=dunder_injected)
+        source = injected_names.get(name) or _injected(
+            reader, parameter, default, scope, dunder_injected=dunder_injected
+        )
         if source:
             injected[name] = source
             continue
@@ -183,8 +192,9 @@ def _injected(
     source = _INJECTED_NAMES.get(name)
     if annotation is None:
         return source
-    if "Context" in scope.module.source and _is_context(annotation, scope):
-        return "context"
+    if _INJECTED_TYPE.search(scope.module.source):
+        if found := _injected_type(annotation, scope):
+            return found
     return source if source and _is_unspecific(reader, annotation, scope) else None
 
 
@@ -198,32 +208,39 @@ def _is_unspecific(reader: TypeReader, node: ast.expr, scope: NameScope) -> bool
     return all(o in ({}, {"type": "object", "additionalProperties": True}) for o in options)
 
 
-def _is_context(node: ast.expr, scope: NameScope) -> bool:
-    """Return whether an annotation is any `Context` class, also optional, quoted or aliased."""
+def _injected_type(node: ast.expr, scope: NameScope) -> str | None:
+    """Return what the runtime injects for a type, also optional, quoted or aliased.
+
+    These are all classes named `Context`, and those of frameworks that have stand-ins.
+    """
     match node:
         case ast.Constant(value=str()):
             try:
-                return _is_context(quoted(node), scope)
+                return _injected_type(quoted(node), scope)
             except Unresolved:
-                return False
+                return None
         case ast.BinOp(left=left, right=right):
-            return _is_context(left, scope) or _is_context(right, scope)
+            return _injected_type(left, scope) or _injected_type(right, scope)
         case ast.Subscript(value=owner, slice=inside):
             if last_name(owner) in ("Optional", "Union", "Annotated"):
                 items = inside.elts if isinstance(inside, ast.Tuple) else [inside]
-                return any(_is_context(item, scope) for item in items)
-            return _is_context(owner, scope)
+                return next(filter(None, (_injected_type(item, scope) for item in items)), None)
+            return _injected_type(owner, scope)
+        case ast.Call(func=function):
+            return _injected_type(function, scope)  # Annotated[str, InjectedState("user")]
         case ast.Name() | ast.Attribute():
             target = resolve(node, scope)
             if isinstance(target, External):
-                return target.name.rpartition(".")[2] == "Context"
+                is_context = target.name.rpartition(".")[2] == "Context"
+                return INJECTED_TYPES.get(target.name, "context" if is_context else None)
             if isinstance(target, AliasRef):
                 value = target.assigned.value
                 if isinstance(value, ast.Call):  # TypeAliasType("Ctx", Context)
-                    return any(_is_context(argument, target.scope) for argument in value.args[1:2])
-                return value is not node and _is_context(value, target.scope)
-            return target is None and last_name(node) == "Context"
-    return False
+                    found = (_injected_type(item, target.scope) for item in value.args[1:2])
+                    return next(found, None)
+                return None if value is node else _injected_type(value, target.scope)
+            return "context" if target is None and last_name(node) == "Context" else None
+    return None
 
 
 _TYPE_WORDS = {
