@@ -148,12 +148,41 @@ def test_a_base_tool_may_use_properties() -> None:
         def description(self) -> str:
             return "Shout."
 
+        def execute(self, args: dict[str, Any]) -> ToolResult:
+            return ToolResult(ok=True)
+
     shout = Shout()
 
     assert (shout.name, shout.description) == ("shout", "Shout.")
     assert shout.get_detailed_description() == "Shout."
-    with pytest.raises(NotImplementedError):
-        shout.execute({})
+
+
+def test_a_base_tool_without_execute_has_no_instances() -> None:
+    class Half(BaseTool):
+        name = "half"
+
+    with pytest.raises(TypeError, match="execute"):
+        Half()  # type: ignore[abstract]
+
+
+def test_the_kinds_of_streams_follow_that_of_the_output() -> None:
+    class Reader(Echo):
+        output_semantic_type = OutputKind.KNOWLEDGE
+
+    echo, reader = Echo(), Reader()
+
+    assert echo.output_semantic_type == echo.stdout_semantic_type == OutputKind.STATUS
+    assert reader.stdout_semantic_type == OutputKind.KNOWLEDGE
+    assert reader.stderr_semantic_type == OutputKind.ERROR
+
+
+def test_a_result_is_short_in_logs() -> None:
+    results = [ToolResult(ok=True, stdout="x" * 1_000), ToolResult(ok=False, stderr="no")]
+
+    assert [repr(result) for result in results] == [
+        "ToolResult(✓, stdout_len=1000, stderr_len=0)",
+        "ToolResult(✗, stdout_len=0, stderr_len=2)",
+    ]
 
 
 def test_two_results_share_nothing() -> None:

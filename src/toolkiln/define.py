@@ -5,9 +5,11 @@ unit test. The decorators only mark what they decorate: Toolkiln reads them from
 and never relies on running them.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
@@ -135,6 +137,10 @@ class ToolResult:
     stdout: str = ""
     stderr: str = ""
     meta: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        sign, stdout, stderr = "✓" if self.ok else "✗", len(self.stdout), len(self.stderr)
+        return f"ToolResult({sign}, stdout_len={stdout}, stderr_len={stderr})"
 
 
 @dataclass
@@ -336,7 +342,7 @@ def openapi_schema(schema: Mapping[str, Any]) -> Callable[[T], T]:
     return _marker("__toolkiln_schema__", dict(schema))
 
 
-class BaseTool:
+class BaseTool(ABC):
     """Base class of a tool: set `name` and `description`, and implement `execute`.
 
     The attributes may be properties as well.
@@ -345,13 +351,13 @@ class BaseTool:
     name: Any = ""
     description: Any = ""
     parameters: Any = None
-    output_semantic_type: Any = OutputKind.EXECUTION_RESULT
-    stdout_semantic_type: Any = OutputKind.EXECUTION_RESULT
+    output_semantic_type: Any = OutputKind.STATUS
+    stdout_semantic_type: Any = cached_property(lambda self: self.output_semantic_type)
     stderr_semantic_type: Any = OutputKind.ERROR
 
+    @abstractmethod
     def execute(self, args: dict[str, Any]) -> ToolResult:
         """Run the tool with arguments that are valid for the schema."""
-        raise NotImplementedError(f"{type(self).__name__} has no execute()")
 
     def validate_args(self, args: dict[str, Any]) -> tuple[bool, str]:
         """Check what a schema cannot express; return whether to run, else a reason."""

@@ -205,6 +205,8 @@ def test_each_stream_has_the_limit_of_its_kind() -> None:
     result = model_text(tool_result("o" * 3_000), whole_would_fit)
     assert len(result.text) <= 2_000
     assert result.full == "o" * 3_000
+    status = spec(output_kind="status", stdout_kind="status", stderr_kind="error")
+    assert 7_000 < len(model_text(tool_result(stderr="e" * 9_000, ok=False), status).text) <= 8_000
 
 
 def test_a_long_stream_does_not_push_the_other_out() -> None:

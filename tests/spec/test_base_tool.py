@@ -248,6 +248,30 @@ class A(BaseTool):
     assert list(tool.parameters["properties"]) == ["path", "limit", "tags"]
 
 
+@each_row(
+    "declared, kinds",
+    [
+        ("", ("status", "status", "error")),
+        ("output_semantic_type = OutputSemanticType.KNOWLEDGE_CONTENT",
+         ("knowledge", "knowledge", "error")),
+        ("output_semantic_type = 'file_content'", ("file", "file", "error")),
+        ("output_semantic_type = Kind.FILE_VIEW_RESULT", ("file_view", "file_view", "error")),
+        ("stdout_semantic_type = 'execution_result'", ("status", "execution_result", "error")),
+        ("stdout_semantic_type = 'ERROR_MESSAGE'", ("status", "error", "error")),
+        ("stderr_semantic_type = 'status_message'", ("status", "status", "status")),
+    ],
+)  # fmt: skip
+def test_kinds_have_the_defaults_and_the_names_of_atloop(
+    declared: str, kinds: tuple[str, ...]
+) -> None:
+    source = f"class A(BaseTool):\n    {declared}\n    def execute(self, args): ..."
+
+    tool = one(source)
+
+    assert (tool.output_kind, tool.stdout_kind, tool.stderr_kind) == kinds
+    assert "bad-option" not in rules(source)
+
+
 def test_a_semantic_type_that_does_not_exist_is_a_finding() -> None:
     source = """
     class A(BaseTool):

@@ -120,7 +120,9 @@ def _parts(outcome: ExecutionOutcome, spec: ToolSpec) -> tuple[list[tuple[str, i
         (stdout, limit_of(spec, spec.stdout_kind)),
         (message, limit_of(spec, spec.stderr_kind)),
     ]
-    return [(text, limit) for text, limit in parts if text], limit_of(spec, spec.output_kind)
+    shown = [(text, limit) for text, limit in parts if text]
+    # The errors of a tool that reports a status may be longer than a status.
+    return shown, max(limit_of(spec, spec.output_kind), *(limit for _, limit in parts))
 
 
 def _truncate_parts(parts: list[tuple[str, int]], whole: int) -> TruncatedText:

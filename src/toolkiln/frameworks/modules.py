@@ -3,10 +3,14 @@
 Reading a file needs the names only; `finder` imports the stand-ins, in the sandbox.
 """
 
-STAND_INS: dict[str, str] = {}
+STAND_INS: dict[str, str] = {
+    "atloop.tools": "atloop",
+    "atloop.tools.base": "atloop",
+    "atloop.tools.output_semantic_type": "atloop",
+}
 """Stand-in in this package, by the name under which tools import it."""
 
-ANY_MODULE = frozenset({"open_webui"})
+ANY_MODULE = frozenset({"atloop", "open_webui"})
 """Top-level packages that cannot be installed for a tool; all their modules can be imported."""
 
 INJECTED_TYPES: dict[str, str] = {}

@@ -20,6 +20,13 @@ from toolkiln.spec.syntax import last_name
 T = TypeVar("T", bound=str)
 
 _KINDS = ("knowledge", "file", "file_view", "execution_result", "error", "status")
+_ATLOOP_KINDS = {
+    "knowledge_content": "knowledge",
+    "file_content": "file",
+    "file_view_result": "file_view",
+    "error_message": "error",
+    "status_message": "status",
+}
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.I)
 
@@ -133,10 +140,11 @@ class DeclaredOptions:
         return None
 
     def kind(self, name: str) -> Any:
-        """Return an output kind; case, spaces and dashes do not matter."""
+        """Return an output kind, also by its name in atloop; case and dashes do not matter."""
         value = self._values.get(name)
         if isinstance(value, str):
             value = value.strip().lower().replace(" ", "_").replace("-", "_")
+            value = _ATLOOP_KINDS.get(value, value)
         if value is None or value in _KINDS:
             return value
         self.report(name, value, f"one of {', '.join(_KINDS)}")

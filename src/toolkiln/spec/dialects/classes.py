@@ -70,10 +70,11 @@ def _base_tool(chain: list[ClassRef], execute: Function, findings: Findings) -> 
     parameters = attributes.value("parameters")
     if not isinstance(parameters, dict):
         parameters = _listed_arguments(chain, execute) if whole_arguments else None
+    output_kind = attributes.value("output_semantic_type") or "status"
     options = {
-        "output_kind": attributes.value("output_semantic_type"),
-        "stdout_kind": attributes.value("stdout_semantic_type"),
-        "stderr_kind": attributes.value("stderr_semantic_type"),
+        "output_kind": output_kind,
+        "stdout_kind": attributes.value("stdout_semantic_type") or output_kind,
+        "stderr_kind": attributes.value("stderr_semantic_type") or "error",
         "needs_approval": _approval_method(node) if defines(own, _APPROVAL_METHOD) else None,
         "display_name": attributes.value("display_name"),
     }
