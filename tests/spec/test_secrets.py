@@ -13,6 +13,8 @@ from toolkiln.spec.syntax import walk
 
 HEX = "9f86d081884c7d659a2feaa0c55ad015"
 RANDOM = "q7Zp2LxV9sKd4TnB8wRm"
+LONG = "x7Kd92LmQ4zR8sTv1WnB5yC3uE6fG0hJ2k9PaV4tN8rH3wM6jD1cXe"
+UUID = "123e4567-e89b-42d3-a456-426614174000"
 BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
 
 
@@ -48,6 +50,52 @@ def found(source: str) -> list[LiteralSecret]:
         ),
         (f"-----BEGIN RSA PRI|VATE KEY-----\\n{BODY}", "private key ----…"),
         (f"-----BEGIN OPENSSH PRI|VATE KEY-----\\nProc-Type: 4\\n{BODY}", "private key ----…"),
+        *(
+            (f"{sample[:2]}|{sample[2:]}", f"{kind} {sample[:4]}…")
+            for kind, *samples in (
+                ("GitHub token", f"ghu_{LONG[:36]}", f"ghr_{LONG[:36]}"),
+                ("GitLab token", f"glrt-{LONG[:20]}"),
+                ("API key", f"sk-admin-{LONG}"),
+                ("Groq key", f"gsk_{LONG[:52]}"),
+                ("xAI key", f"xai-{LONG * 2}"),
+                ("Perplexity key", f"pplx-{LONG[:48]}"),
+                ("Replicate token", f"r8_{LONG[:37]}"),
+                ("NVIDIA key", f"nvapi-{LONG * 2}"),
+                ("Tavily key", f"tvly-dev-{LONG[:32]}"),
+                ("Pinecone key", f"pcsk_{LONG[:6]}_{LONG}"),
+                ("LangSmith key", f"lsv2_pt_{HEX}_{HEX[:10]}"),
+                ("Slack token", f"xapp-1-A02B3C4D5E6-5081472639-{HEX}"),
+                ("Discord token", f"MTIz{LONG[:22]}.Gx7Kd9.{LONG[:38]}"),
+                ("Telegram bot token", f"5081472639:AA{LONG[:33]}"),
+                ("Google client secret", f"GOCSPX-{LONG[:28]}"),
+                ("Stripe key", f"sk_live_51H7aBcDeF{LONG}", f"rk_test_{LONG}"),
+                ("Square token", f"sq0atp-{LONG[:22]}", f"sq0csp-{LONG[:43]}"),
+                ("Meta or Square token", f"EAAB{LONG * 3}"),
+                ("Shopify token", f"shpat_{HEX}"),
+                ("Twilio key", f"SK{HEX}"),
+                ("Mailgun key", f"key-{HEX}"),
+                ("Mailchimp key", f"{HEX}-us21"),
+                ("Docker token", f"dckr_pat_{LONG[:27]}"),
+                ("DigitalOcean token", f"dop_v1_{HEX * 2}"),
+                ("Heroku key", f"HRKU-{UUID}"),
+                ("Databricks token", f"dapi{HEX}"),
+                ("Vault token", f"hvs.CAES{LONG}"),
+                ("Grafana token", f"glsa_{LONG[:32]}_{HEX[:8]}"),
+                ("New Relic key", f"NRAK-{LONG[:27].upper()}"),
+                ("Sentry token", f"sntrys_{LONG}"),
+                ("Supabase token", f"sbp_{HEX}{HEX[:8]}"),
+                ("Supabase key", f"sb_secret_{LONG[:31]}"),
+                ("Linear key", f"lin_api_{LONG[:40]}"),
+                ("Notion token", f"secret_{LONG[:43]}", f"ntn_{LONG[:46]}"),
+                ("Airtable token", f"pat{LONG[:14]}.{HEX * 2}"),
+                ("Atlassian token", f"ATATT3x{LONG * 2}=5A1B2C3D"),
+                ("Figma token", f"figd_{LONG[:40]}"),
+                ("Postman key", f"PMAK-{HEX[:24]}-{HEX}a1"),
+                ("HubSpot token", f"pat-na1-{UUID}"),
+                ("Azure client secret", f"aB38Q~{LONG[:34]}"),
+            )
+            for sample in samples
+        ),
         ("postgres://svc:h7Gq2pLx@db.internal:5432/app", "password in a postgres:// URL"),
         ("mongodb+srv://svc:h7Gq2pLx@cluster0.mongodb.net", "password in a mongodb+srv:// URL"),
         ("redis://:h7Gq2pLx@cache:6379", "password in a redis:// URL"),
@@ -119,6 +167,13 @@ def test_a_random_value_is_a_secret_where_its_name_says_so(source: str) -> None:
         "token_url = 'https://login.example.org/oauth2/v2.0/token'",
         f"digest = '{HEX}'",
         f"cache_key = '{HEX}'",
+        f"key = 'weather-{UUID}'",
+        f"parts = ['{HEX}', 'sha256:{HEX * 2}', 'a-key-{HEX}', '{HEX}-usa', '{LONG}']",
+        "icon = 'iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4//8/w38GIAXDIBKE0DH='",
+        "stripe = 'sk_live_1234567890abcdefghijklmn'",
+        "stripe = 'sk_test_4eC39HqLy|jWDarjtT1zdp7dc'",
+        "telegram = '1234567890:AAxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'",
+        "version = 'MTIzNDU2Nzg5MDEyMzQ1Njc4.short.tail'",
         f"public_key = '{RANDOM}'",
         f"next_token = '{RANDOM}'",
         f"commit = '{HEX}'",

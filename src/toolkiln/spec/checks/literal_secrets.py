@@ -42,27 +42,72 @@ def _format(piece: str, kind: str, pattern: str) -> _Format:
 _FORMATS = (
     _format("AKIA", "AWS access key", r"AKIA[0-9A-Z]{16}"),
     _format("ASIA", "AWS access key", r"ASIA[0-9A-Z]{16}"),
-    _format("ghp_", "GitHub token", r"ghp_[A-Za-z0-9]{36}"),
-    _format("gho_", "GitHub token", r"gho_[A-Za-z0-9]{36}"),
-    _format("ghs_", "GitHub token", r"ghs_[A-Za-z0-9]{36}"),
+    *(_format(f"gh{c}_", "GitHub token", rf"gh{c}_[A-Za-z0-9]{{36}}") for c in "pousr"),
     _format("github_pat_", "GitHub token", r"github_pat_[A-Za-z0-9_]{60,}"),
-    _format("glpat-", "GitLab token", r"glpat-[A-Za-z0-9_-]{20,}"),
-    _format("sk-", "API key", r"sk-(?:ant-|proj-|or-v1-|svcacct-|live-)?[A-Za-z0-9_-]{20,}"),
-    _format("xox", "Slack token", r"xox[abeoprs]-[A-Za-z0-9-]{20,}"),
+    *(
+        _format(f"{piece}-", "GitLab token", rf"{piece}-[A-Za-z0-9_-]{{20,}}")
+        for piece in ("glpat", "glrt", "gldt", "glptt", "gloas", "glagent")
+    ),
+    _format("sk-", "API key", r"sk-(?:ant-|proj-|or-v1-|svcacct-|admin-|live-)?[A-Za-z0-9_-]{20,}"),
+    _format("gsk_", "Groq key", r"gsk_[A-Za-z0-9]{40,}"),
+    _format("xai-", "xAI key", r"xai-[A-Za-z0-9]{60,}"),
+    _format("pplx-", "Perplexity key", r"pplx-[A-Za-z0-9]{40,}"),
+    _format("r8_", "Replicate token", r"r8_[A-Za-z0-9]{37,}"),
+    _format("nvapi-", "NVIDIA key", r"nvapi-[A-Za-z0-9_-]{50,}"),
+    _format("tvly-", "Tavily key", r"tvly-[A-Za-z0-9-]{24,}"),
+    _format("pcsk_", "Pinecone key", r"pcsk_[A-Za-z0-9_]{40,}"),
+    _format("lsv2_", "LangSmith key", r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
+    _format("hf_", "Hugging Face token", r"hf_[A-Za-z0-9]{30,}"),
+    _format("xox", "Slack token", r"xox[abceoprs]-[A-Za-z0-9-]{20,}"),
+    _format("xapp-", "Slack token", r"xapp-\d-[A-Z0-9]+-\d+-[A-Za-z0-9]{20,}"),
     _format("hooks.slack.com", "Slack webhook", r"hooks\.slack\.com/services/T\w+/B\w+/\w{16,}"),
     _format(
         "api/webhooks/", "Discord webhook", r"discord(?:app)?\.com/api/webhooks/\d+/[\w-]{40,}"
     ),
+    _format(
+        ".",
+        "Discord token",
+        r"(?:M[DTjz]|N[DTjz]|O[DT])[A-Za-z0-9]{21,26}\.[\w-]{6}\.[\w-]{27,40}(?![\w.-])",
+    ),
+    _format(":AA", "Telegram bot token", r"\d{8,10}:AA[\w-]{33}(?![\w-])"),
     _format("AIza", "Google API key", r"AIza[A-Za-z0-9_-]{35}"),
     _format("ya29.", "Google token", r"ya29\.[A-Za-z0-9_-]{30,}"),
+    _format("GOCSPX-", "Google client secret", r"GOCSPX-[A-Za-z0-9_-]{28}"),
     _format("_live_", "Stripe key", r"[srp]k_live_[A-Za-z0-9]{16,}"),
+    _format("_test_", "Stripe key", r"[sr]k_test_[A-Za-z0-9]{16,}"),
     _format("whsec_", "Stripe webhook secret", r"whsec_[A-Za-z0-9+/]{24,}"),
+    _format("sq0", "Square token", r"sq0(?:atp-[\w-]{22}|csp-[\w-]{43})"),
+    _format("EAA", "Meta or Square token", r"EAA[\w-]{57,}(?![\w+/=-])"),
+    _format("shp", "Shopify token", r"shp(?:at|ca|pa|ss|tka)_[0-9a-fA-F]{32}"),
+    _format("SK", "Twilio key", r"SK[0-9a-f]{32}(?![0-9a-f])"),
+    _format("SG.", "SendGrid key", r"SG\.[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{30,}"),
+    _format("key-", "Mailgun key", r"key-[0-9a-f]{32}(?![0-9a-f])"),
+    _format("-us", "Mailchimp key", r"[0-9a-f]{32}-us\d{1,2}(?!\d)"),
     _format("npm_", "npm token", r"npm_[A-Za-z0-9]{36}"),
     _format("pypi-", "PyPI token", r"pypi-AgE[A-Za-z0-9_-]{50,}"),
-    _format("hf_", "Hugging Face token", r"hf_[A-Za-z0-9]{30,}"),
-    _format("SG.", "SendGrid key", r"SG\.[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{30,}"),
+    _format("dckr_pat_", "Docker token", r"dckr_pat_[\w-]{27,}"),
+    _format("_v1_", "DigitalOcean token", r"do[opr]_v1_[0-9a-f]{64}"),
+    _format("HRKU-", "Heroku key", r"HRKU-[A-Za-z0-9_-]{36,}"),
+    _format("dapi", "Databricks token", r"dapi[0-9a-f]{32}(?![0-9a-f])"),
+    _format("hvs.", "Vault token", r"hvs\.[\w-]{24,}"),
+    _format("glsa_", "Grafana token", r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}"),
+    _format("NRAK-", "New Relic key", r"NRAK-[A-Z0-9]{27}"),
+    _format("sntry", "Sentry token", r"sntry[su]_[A-Za-z0-9+/=_-]{40,}"),
+    _format("sbp_", "Supabase token", r"sbp_[0-9a-f]{40}"),
+    _format("sb_secret_", "Supabase key", r"sb_secret_[\w-]{20,}"),
+    _format("lin_api_", "Linear key", r"lin_api_[A-Za-z0-9]{40}"),
+    _format("secret_", "Notion token", r"secret_[A-Za-z0-9]{43}(?![A-Za-z0-9])"),
+    _format("ntn_", "Notion token", r"ntn_[A-Za-z0-9]{40,}"),
+    _format("pat", "Airtable token", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    _format("ATATT3", "Atlassian token", r"ATATT3[\w=-]{60,}"),
+    _format("figd_", "Figma token", r"figd_[\w-]{40,}"),
+    _format("PMAK-", "Postman key", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+    _format(
+        "pat-", "HubSpot token", r"pat-(?:na|eu)\d-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    ),
     _format("eyJ", "JSON web token", r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{16,}"),
     _format("AccountKey=", "Azure storage key", r"AccountKey=[A-Za-z0-9+/]{60,}"),
+    _format("Q~", "Azure client secret", r"[\w~.-]{3}\dQ~[\w~.-]{31,34}(?![\w~.-])"),
     _format(
         "PRIVATE KEY",
         "private key",
@@ -70,14 +115,16 @@ _FORMATS = (
     ),
 )
 _URL = re.compile(r"\b([a-z][a-z0-9+.-]*)://([^\s:/@?#]*):([^\s/@?#]+)@([^\s/:?#]+)")
-_PIECES = (*(known.piece for known in _FORMATS), "://")
 
 _PLACEHOLDER = re.compile(
     r"""\bhost|localhost|example|sample|dummy|placeholder|changeme|change[-_]me|replace|insert|redacted|fake
     |your|my[-_](?:api|secret|token|key|pass)|todo|test[-_]?(?:key|token|secret)
-    |[x]{4}|\*{3}|\.{3}|…|0{8}|1234567|abcdef(?!\d)|[<>{}$%]|eyJzdWIiOiIxMjM0NTY3ODkw""",
+    |[x]{4}|\*{3}|\.{3}|…|[<>{}$%]|eyJzdWIiOiIxMjM0NTY3ODkw
+    |sk_test_(?:4eC39Hq|BQokikJ)""",  # the keys in Stripe's documentation
     re.IGNORECASE | re.VERBOSE,
 )
+_RUN = re.compile(r"0{8,}|1234567(?:890?)?|abcdef(?!\d)(?:ghi)?", re.IGNORECASE)
+"""Typed instead of a secret; a real one may contain it by chance, between other characters."""
 _WEAK = re.compile(
     r"""(?:pass(?:word|wd)?|pwd|pw|secret|token|key|user(?:name)?|admin|root|guest|test|postgres
     |mysql|redis|rabbit(?:mq)?|minio|example|changeme|xx+|\*+|\.+|…|[<\[({$%].*)\d*""",
@@ -106,10 +153,12 @@ def find_secrets(nodes: Sequence[ast.AST]) -> list[LiteralSecret]:
     joined = "\0".join([text for _, text in texts])
     found: list[LiteralSecret] = []
     reported: set[int] = set()
-    pieces = [piece for piece in _PIECES if piece in joined]
-    if pieces and (pieces != ["://"] or "@" in joined):  # a URL without a user has no password
+    formats = [
+        known for known in _FORMATS if known.piece in joined and known.pattern.search(joined)
+    ]
+    if formats or ("://" in joined and "@" in joined):  # a URL without a user has no password
         for node, text in texts:
-            if any(piece in text for piece in pieces) and (secrets := list(_known(node, text))):
+            if secrets := list(_known(node, text, formats)):
                 found += secrets
                 reported.add(id(node))
     candidates = {
@@ -134,11 +183,11 @@ def _texts(nodes: Sequence[Any]) -> Iterator[tuple[ast.Constant, str]]:
                 yield node, value.decode("latin-1")
 
 
-def _known(node: ast.Constant, text: str) -> Iterator[LiteralSecret]:
-    for known in _FORMATS:
+def _known(node: ast.Constant, text: str, formats: Sequence[_Format]) -> Iterator[LiteralSecret]:
+    for known in formats:
         if known.piece in text:
             for match in known.pattern.finditer(text):
-                if not _PLACEHOLDER.search(match[0]) and _looks_random(match[0]):
+                if not _PLACEHOLDER.search(match[0]) and _looks_random(_RUN.sub("", match[0])):
                     yield _secret(node, known.kind, match[0], text.count("\n", 0, match.start()))
     if "://" in text:
         for match in _URL.finditer(text):
@@ -210,12 +259,16 @@ def _kind(name: str, text: str) -> str | None:
         return None
     for scheme in _SCHEMES:
         text = text.removeprefix(scheme)
-    is_token = _TOKEN.fullmatch(text) and not _PLACEHOLDER.search(text) and _looks_random(text)
+    is_token = _TOKEN.fullmatch(text) and not _is_placeholder(text) and _looks_random(text)
     return f"value of {name}" if is_token else None
 
 
+def _is_placeholder(text: str) -> bool:
+    return bool(_PLACEHOLDER.search(text) or _RUN.search(text))
+
+
 def _is_weak(password: str) -> bool:
-    return bool(_WEAK.fullmatch(password) or _PLACEHOLDER.search(password))
+    return bool(_WEAK.fullmatch(password)) or _is_placeholder(password)
 
 
 def _is_mixed(text: str) -> bool:
@@ -224,7 +277,7 @@ def _is_mixed(text: str) -> bool:
 
 
 def _looks_random(text: str) -> bool:
-    if "PRIVATE KEY" in text or _UUID.fullmatch(text):
+    if "PRIVATE KEY" in text or _UUID.search(text):
         return True
     longest = max(_SEPARATORS.split(text), key=len)
     if _HEX.fullmatch(longest):
