@@ -3,7 +3,7 @@
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from toolkiln.catalog.files import read_file, tool_files
 from toolkiln.catalog.folder import Cache, read_version
 from toolkiln.model.catalog import FileVersion, Sources
 from toolkiln.model.source import Reading
+from toolkiln.spec.requirements import listed_packages
 
 from .conftest import Start, run_at_once, tool
 
@@ -41,12 +42,13 @@ def file(tmp_path: Path) -> Path:
 
 
 def read_all(folder: Path, file: Path | None) -> dict[str, FileVersion]:
-    found = Cache(file).read_all(map(str, tool_files([folder])))
+    found = Cache(file).read_all(map(str, tool_files([folder])), listed_packages(folder))
     return {str(Path(path).relative_to(folder)): read for path, read in found.items()}
 
 
 def anew(folder: Path) -> dict[str, FileVersion]:
-    return {str(f.relative_to(folder)): read_version(f) for f in tool_files([folder])}
+    packages = listed_packages(folder)
+    return {str(f.relative_to(folder)): read_version(f, packages) for f in tool_files([folder])}
 
 
 @pytest.fixture
@@ -54,9 +56,9 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that were really read."""
     names: list[str] = []
 
-    def noted(file: Path) -> FileVersion:
+    def noted(file: Path, packages: Set[str]) -> FileVersion:
         names.append(file.name)
-        return read_version(file)
+        return read_version(file, packages)
 
     monkeypatch.setattr(cache_module, "read_version", noted)
     return names
@@ -78,9 +80,9 @@ def test_a_reading_is_unpacked_when_it_is_needed(
     unpacked: list[str] = []
     original = cache_module._unpacked
 
-    def noted(packed: bytes, sources: Sources, path: str) -> Reading:
+    def noted(packed: bytes, sources: Sources, path: str, packages: Set[str]) -> Reading:
         unpacked.append(Path(path).name)
-        return original(packed, sources, path)
+        return original(packed, sources, path, packages)
 
     monkeypatch.setattr(cache_module, "_unpacked", noted)
     found = read_all(folder, file)
@@ -113,6 +115,7 @@ def test_examples_are_the_same_from_the_cache(tmp_path: Path, readings: list[str
         (["shared.py"], {}),
         ([], {"later.py": "VALUE = 1\n"}),
         ([], {"later/__init__.py": "VALUE = 1\n"}),
+        ([], {"requirements.txt": "later>=1\n"}),
         (["a.py"], {}),
         (["a.py"], {"a.py/x.py": tool("x")}),
         (["a.py"], {"a.py": Path("sought.py")}),
@@ -294,8 +297,8 @@ def test_file_that_changes_while_it_is_read_is_read_in_one_version_or_none(
     file.write_text(tool("a", 0))
     values = iter(range(1, changes + 1))
 
-    def changing(path: Path) -> object:
-        reading = read_file(path)
+    def changing(path: Path, packages: Set[str]) -> object:
+        reading = read_file(path, packages)
         file.write_text(tool("a", next(values, changes)))
         return reading
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Set
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
@@ -365,9 +365,9 @@ async def test_one_edit_among_many_files_reads_one_file_and_walks_no_folder(
     read: list[Path] = []
     read_version = disk.read_version
 
-    def recorded(file: Path) -> object:
+    def recorded(file: Path, packages: Set[str]) -> object:
         read.append(file)
-        return read_version(file)
+        return read_version(file, packages)
 
     async with developing(shop) as watched:
         monkeypatch.setattr(disk, "read_version", recorded)

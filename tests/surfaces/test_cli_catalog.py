@@ -237,6 +237,23 @@ class TestAdmit:
 
         assert done.out == "admitted: greet.py v1: greet\n"
 
+    def test_packages_that_the_folder_lists_are_listed(self, desk: Shell) -> None:
+        source = "import bs4\nimport later\n" + GREET.replace("greet", "count")
+        write(desk, "below/count.py", source)
+
+        def unlisted() -> list[str]:
+            files = desk.invoke("check", "--json").json()["files"]
+            files += desk.invoke("status", "--json").json()
+            found = [finding for file in files for finding in file["findings"]]
+            return [f["message"].split("'")[1] for f in found if f["rule"] == "unlisted-import"]
+
+        before = unlisted()
+        write(desk, "requirements.txt", "# packages\nBeautifulSoup4[lxml]>=4  # parser\n")
+        after = unlisted()
+
+        assert before == ["bs4", "later", "bs4", "later"]
+        assert after == ["later", "later"]
+
 
 class TestGrant:
     def test_rights_that_are_granted_can_be_used(self, desk: Shell) -> None:

@@ -49,7 +49,7 @@ from toolkiln.model.catalog import (
     Sources,
     Version,
 )
-from toolkiln.model.source import Finding
+from toolkiln.model.source import Finding, Reading
 from toolkiln.model.spec import ToolSpec
 from toolkiln.spec.checks.file_checks import KnownTools
 
@@ -168,7 +168,7 @@ class Admissions:
         if base is not None and (entry := self.catalog.manifest.files.get(candidate.file)):
             base = base if entry.is_reviewed else None
         sources = self.catalog.version_sources(base, candidate.file) if base else None
-        old = read_sources(sources, self.catalog.root / candidate.file) if sources else None
+        old = self._read(sources, candidate.file) if sources else None
         new = candidate.read
         confusable = self._known_tools().findings(new.reading, candidate.file)
         return Assessment(
@@ -176,6 +176,9 @@ class Admissions:
             new_findings(old, new.reading) + confusable,
             requested_permissions(old, new.reading),
         )
+
+    def _read(self, sources: Sources, file: str) -> Reading:
+        return read_sources(sources, self.catalog.root / file, self.catalog.folder.packages)
 
     def _known_tools(self) -> KnownTools:
         snapshot = self.catalog.current
@@ -374,7 +377,7 @@ class Admissions:
         """
         version = self.version(tool, wanted)
         sources = self.sources(version)
-        reading = read_sources(sources, self.catalog.root / version.file)
+        reading = self._read(sources, version.file)
         candidate = self.unwritten(version.file, FileVersion(reading, sources))
         served = self.catalog.served_digest(version.file)
         refuse_outdated(tool, served, digest)

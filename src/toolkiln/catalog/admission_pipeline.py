@@ -276,7 +276,8 @@ class AdmissionPipeline:
         progress.passed(target.name)
         progress.enter(Stage.SYNTAX)
         data = _as_bytes(draft, target)
-        reading = read(decode(data), target, data=data)
+        packages = self._catalog.folder.packages
+        reading = read(decode(data), target, data=data, packages=packages)
         unreadable = [f for f in reading.findings if f.rule in _UNREADABLE]
         if unreadable:
             raise _Stopped(unreadable[0].message, unreadable)

@@ -347,7 +347,9 @@ class Catalog:
 
     def _stored_version(self, digest: str, key: str) -> FileVersion | None:
         sources = self.version_sources(digest, key)
-        return FileVersion(read_sources(sources, self.root / key), sources) if sources else None
+        if not sources:
+            return None
+        return FileVersion(read_sources(sources, self.root / key, self.folder.packages), sources)
 
 
 def utc_now() -> str:

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -65,8 +65,11 @@ def is_tool_file(name: str) -> bool:
     return is_public and not is_test and name not in _NEVER_TOOLS
 
 
-def read_file(file: Path) -> Reading:
-    """Read a file; an unreadable file gives a reading with one finding."""
+def read_file(file: Path, packages: Set[str] = frozenset()) -> Reading:
+    """Read a file; an unreadable file gives a reading with one finding.
+
+    `packages` are those that the tools folder lists for all its files.
+    """
     if str(file) != printable(file):
         shown = Path(printable(file))
         return _unreadable(shown, "the file's name is not UTF-8", "rename the file")
@@ -85,7 +88,7 @@ def read_file(file: Path) -> Reading:
         text = decode(data)
     except (UnicodeDecodeError, SyntaxError, LookupError) as error:
         return _unreadable(file, f"the file is not text: {error}", "save it as UTF-8 text", data)
-    return read(text, file, data=data)
+    return read(text, file, data=data, packages=packages)
 
 
 def printable(path: str | Path) -> str:

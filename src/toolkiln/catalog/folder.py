@@ -13,7 +13,7 @@ import stat
 import sys
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from toolkiln.model.source import Reading
 from toolkiln.model.spec import Dialect
 from toolkiln.spec import data_files
 from toolkiln.spec.local_imports import version_digest
+from toolkiln.spec.requirements import listed_packages
 
 _PACKAGE = Path(__file__).parents[1]
 _READ_ATTEMPTS = 5
@@ -43,10 +44,10 @@ class _CachedReading(NamedTuple):
     reading: bytes
 
 
-def read_version(file: Path) -> FileVersion:
+def read_version(file: Path, packages: Set[str] = frozenset()) -> FileVersion:
     """Read a file with its bytes; retries if it changes meanwhile."""
     for _ in range(_READ_ATTEMPTS):
-        reading = read_file(file)
+        reading = read_file(file, packages)
         if not reading.tools:
             return FileVersion(reading, {})
         with suppress(InputError):  # it changed between the two reads
@@ -54,14 +55,14 @@ def read_version(file: Path) -> FileVersion:
     return FileVersion(reading.model_copy(update={"tools": ()}), {})
 
 
-def read_sources(sources: Sources, file: Path) -> Reading:
+def read_sources(sources: Sources, file: Path, packages: Set[str] = frozenset()) -> Reading:
     """Read an archived version from its bytes."""
     with TemporaryDirectory() as folder:
         for name, data in sources.items():
             target = Path(folder, name)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
-        reading = read_file(Path(folder, file.name))
+        reading = read_file(Path(folder, file.name), packages)
     tools = tuple(spec.model_copy(update={"path": str(file)}) for spec in reading.tools)
     findings = tuple(
         finding.model_copy(
@@ -77,18 +78,22 @@ class Cache:
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
+        self._packages: Set[str] = frozenset()
 
-    def read_all(self, files: Iterable[str]) -> dict[str, FileVersion]:
-        """Read files, from the cache if their bytes are unchanged."""
+    def read_all(
+        self, files: Iterable[str], packages: Set[str] = frozenset()
+    ) -> dict[str, FileVersion]:
+        """Read files, from the cache if their bytes and the folder's packages are unchanged."""
+        self._packages = packages
         found: dict[str, FileVersion] = {}
         fresh: dict[str, FileVersion] = {}
         folders = _Folders()
         cached = self._load()
         for file in files:
             entry = cached.get(file)
-            read = entry and _still_valid(file, entry, folders)
+            read = entry and _still_valid(file, entry, folders, packages)
             if not read:
-                read = fresh[file] = read_version(Path(file))
+                read = fresh[file] = read_version(Path(file), packages)
             found[file] = read
         stale = cached.keys() - found.keys()
         self._save(fresh, stale if len(stale) > len(found) + _MAX_STALE else ())
@@ -101,7 +106,7 @@ class Cache:
             if not self._file.exists():
                 return {}
             with closing(sqlite3.connect(self._file, timeout=_DATABASE_TIMEOUT)) as database:
-                if database.execute("PRAGMA user_version").fetchone()[0] != _code_version():
+                if database.execute("PRAGMA user_version").fetchone()[0] != self._version:
                     return {}
                 rows = database.execute("SELECT file, sha256, head, reading FROM readings")
                 return {row[0]: _CachedReading._make(row) for row in rows}
@@ -128,9 +133,9 @@ class Cache:
                 database,
             ):
                 database.execute("PRAGMA synchronous = OFF")
-                if database.execute("PRAGMA user_version").fetchone()[0] != _code_version():
+                if database.execute("PRAGMA user_version").fetchone()[0] != self._version:
                     database.execute("DROP TABLE IF EXISTS readings")
-                    database.execute(f"PRAGMA user_version = {_code_version()}")
+                    database.execute(f"PRAGMA user_version = {self._version}")
                 database.execute(
                     "CREATE TABLE IF NOT EXISTS readings "
                     "(file TEXT PRIMARY KEY, sha256 TEXT, head TEXT, reading BLOB) WITHOUT ROWID"
@@ -145,6 +150,12 @@ class Cache:
                     self._file.unlink()
         except OSError:
             return  # a read-only folder has no cache
+
+    @property
+    def _version(self) -> int:
+        """A number that changes with the reading code and what readings depend on."""
+        listed = " ".join(sorted(self._packages)).encode()
+        return zlib.crc32(listed, _code_version()) & 0x7FFFFFFF
 
 
 class _Folders:
@@ -165,7 +176,9 @@ class _Folders:
         return name in names or f"{name}.py" in names
 
 
-def _still_valid(file: str, cached: _CachedReading, folders: _Folders) -> FileVersion | None:
+def _still_valid(
+    file: str, cached: _CachedReading, folders: _Folders, packages: Set[str]
+) -> FileVersion | None:
     folder, slash, own_name = file.rpartition("/")  # pathlib would double the time
     beside = folder + slash
     try:
@@ -183,7 +196,9 @@ def _still_valid(file: str, cached: _CachedReading, folders: _Folders) -> FileVe
     if others and version_digest(own, others) != head.digest:
         return None
     sources = {own_name: own, **others}
-    return FileVersion.packed(head, sources, partial(_unpacked, cached.reading, sources, file))
+    return FileVersion.packed(
+        head, sources, partial(_unpacked, cached.reading, sources, file, packages)
+    )
 
 
 def _are_same_data(folder: str, head: ReadHead) -> bool:
@@ -199,11 +214,11 @@ def _whole(part: Any) -> Any:
     return tuple(part) if isinstance(part, list) else part
 
 
-def _unpacked(packed: bytes, sources: Sources, file: str) -> Reading:
+def _unpacked(packed: bytes, sources: Sources, file: str, packages: Set[str]) -> Reading:
     try:
         return Reading.model_validate_json(packed)
     except ValueError:  # damaged: read the sources again
-        return read_sources(sources, Path(file))
+        return read_sources(sources, Path(file), packages)
 
 
 def _bytes(file: str) -> bytes:
@@ -281,6 +296,11 @@ class ToolFolder:
                 hint="select its folder with --tools",
             ) from None
 
+    @property
+    def packages(self) -> frozenset[str]:
+        """Packages that the folder's `requirements.txt` lists for all its tools."""
+        return listed_packages(self.root)
+
     def read(self, key: str) -> FileVersion | None:
         """Read one file; None if it does not exist."""
         file = self.root / key
@@ -288,7 +308,7 @@ class ToolFolder:
             is_there = file.is_file()
         except OSError:  # its folder is not accessible: reading it reports that
             is_there = True
-        return read_version(file) if is_there else None
+        return read_version(file, self.packages) if is_there else None
 
     def users(self, key: str) -> set[str]:
         """Return the loaded files that import this one."""
@@ -337,7 +357,7 @@ class ToolFolder:
             self.reads = self._without_helpers(self._loaded, self._dependents)
         else:
             files = {self._prefix + key: key for key in keys if self.includes(key)}
-            found = self._cache.read_all(filter(os.path.isfile, files))
+            found = self._cache.read_all(filter(os.path.isfile, files), self.packages)
             self._loaded = {files[file]: read for file, read in found.items()}
             self._dependents = _index(self._loaded, self._neighbours)
             self.reads = dict(self._loaded)
@@ -363,7 +383,7 @@ class ToolFolder:
         return keys
 
     def _read_all(self) -> tuple[dict[str, FileVersion], _Dependents]:
-        found = self._cache.read_all(map(str, tool_files([self.place])))
+        found = self._cache.read_all(map(str, tool_files([self.place])), self.packages)
         reads = {file.removeprefix(self._prefix): read for file, read in found.items()}
         return reads, _index(reads, self._neighbours)
 

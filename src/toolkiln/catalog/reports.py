@@ -19,14 +19,22 @@ from toolkiln.spec import syntax
 from toolkiln.spec.checks.file_checks import KnownTools
 from toolkiln.spec.findings import cut_findings
 from toolkiln.spec.reader import read
-from toolkiln.spec.requirements import distribution_of, imported_modules
+from toolkiln.spec.requirements import distribution_of, imported_modules, listed_packages
 
 _NONE = KnownTools({})
 
 
 def check(paths: Sequence[Path]) -> Iterator[FileReport]:
-    """Check files, including their schemas and conflicts between them."""
-    readings = [read_file(file) for file in tool_files(paths)]
+    """Check files, including their schemas and conflicts between them.
+
+    A `requirements.txt` applies to the files of the folder that is checked, or beside a file.
+    """
+    folders = {path if path.is_dir() else path.parent for path in paths}
+    listed = {folder: listed_packages(folder) for folder in folders}
+    readings = [
+        read_file(file, frozenset().union(*(listed.get(f, ()) for f in file.parents)))
+        for file in tool_files(paths)
+    ]
     known = KnownTools({spec.name: read.path for read in readings for spec in read.tools})
     owners: dict[str, str] = {}
     for reading in readings:

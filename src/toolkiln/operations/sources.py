@@ -149,7 +149,8 @@ async def report_source(context: OperationContext, request: ReadSource) -> Sourc
     caller = await asyncio.to_thread(lambda: context.caller)
 
     def create_report() -> SourceReport:
-        file = read_source(request.source)
+        packages = services.catalog.folder.packages if services.path else frozenset()
+        file = read_source(request.source, packages)
         findings = zip(file.reading.findings, repairs_for(request.source, file), strict=True)
         taken = BUILTIN_NAMES | _served_names(context)
         return SourceReport(
@@ -215,15 +216,18 @@ def _permission(refusal: CallError | None) -> Permission:
     return Permission(allowed=False, reason=refusal.message, hint=refusal.hint)
 
 
-def read_source(source: str) -> FileReport:
-    """Read the tools of a source, with their health and all findings. Nothing of it is run."""
+def read_source(source: str, packages: Set[str] = frozenset()) -> FileReport:
+    """Read the tools of a source, with their health and all findings. Nothing of it is run.
+
+    `packages` are those that the tools folder lists for all its files.
+    """
     try:
         data = source.encode()
     except UnicodeEncodeError:
         raise InputError("the source has half a surrogate pair, which is not text") from None
     if len(data) > MAX_BYTES:
         raise InputError(f"the source has {len(data):,} bytes; the limit is {MAX_BYTES:,}")
-    return report(read(source, _NO_PATH, data=data), {})
+    return report(read(source, _NO_PATH, data=data, packages=packages), {})
 
 
 async def prepare_source(services: "Services", request: SourceCall) -> PreparedRun:

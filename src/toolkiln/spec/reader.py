@@ -7,7 +7,7 @@ checks.
 import ast
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,18 @@ from toolkiln.spec.requirements import read_requirements
 _SURROGATE = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
 
 
-def read(source: str, path: str | Path, *, data: bytes | None = None) -> Reading:
+def read(
+    source: str,
+    path: str | Path,
+    *,
+    data: bytes | None = None,
+    packages: Set[str] = frozenset(),
+) -> Reading:
     """Read the tools and findings of a file.
 
     Helper modules are looked up beside `path`, unless it is a placeholder such as `<memory>`.
     `data` are the bytes that `source` was decoded from; the digest is computed from them.
+    `packages` are those that the tools folder lists for all its files.
     """
     path = str(path)
     version_files = VersionFiles(path)
@@ -45,7 +52,7 @@ def read(source: str, path: str | Path, *, data: bytes | None = None) -> Reading
     findings = Findings(path)
     tools: list[ToolSpec] = []
     try:
-        tools = _tools(tree, source, data, version_files, findings)
+        tools = _tools(tree, source, data, packages, version_files, findings)
     except RecursionError:
         fix = "break the deeply nested expression into parts"
         findings.error("too-deep", "the code is nested too deeply to be read", 1, fix)
@@ -66,7 +73,12 @@ def read(source: str, path: str | Path, *, data: bytes | None = None) -> Reading
 
 
 def _tools(
-    tree: ast.Module, source: str, data: bytes, version_files: VersionFiles, findings: Findings
+    tree: ast.Module,
+    source: str,
+    data: bytes,
+    packages: Set[str],
+    version_files: VersionFiles,
+    findings: Findings,
 ) -> list[ToolSpec]:
     path = version_files.path
     module = Module(tree, version_files.name, version_files, source=source)
@@ -96,7 +108,7 @@ def _tools(
     file_checks.check_sources(files, uses, specs, findings, has_data=has_data)
     if "__file__" in source or Capability.FILES in used:
         check_opened_files(files, version_files.folder, version_files.file_patterns, findings)
-    file_checks.check_module(module, requirements, findings)
+    file_checks.check_module(module, requirements, packages, findings)
     file_checks.check_names(specs, findings)
     names = frozenset(spec.name for spec in specs)
     for spec in specs:

@@ -9,9 +9,10 @@ no index is queried, and `packaging` is imported only when there is something to
 import ast
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import lru_cache
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolkiln.frameworks.modules import is_provided
@@ -47,8 +48,12 @@ class Requirements(NamedTuple):
         if not self.packages:
             return False
         listed = {_normalised(_PACKAGE_NAME.split(item, maxsplit=1)[0]) for item in self.packages}
-        names = (module.partition(".")[0], distribution_of(module))
-        return any(name is not None and _normalised(name) in listed for name in names)
+        return _is_among(listed, module)
+
+
+def _is_among(packages: Set[str], module: str) -> bool:
+    names = (module.partition(".")[0], distribution_of(module))
+    return any(name is not None and _normalised(name) in packages for name in names)
 
 
 _OPENING = re.compile(r"^# /// (?P<type>[a-zA-Z0-9-]+)$", re.MULTILINE)
@@ -62,6 +67,25 @@ _MAX_LENGTH = 500
 """Characters per requirement."""
 _MAX_REQUIREMENTS = 200
 """Requirements per file; bounds the pairwise checks."""
+_LISTED = re.compile(r"[ \t]*([A-Za-z0-9][\w.-]*)")
+_MAX_LISTED = 1_000_000
+"""Bytes of a `requirements.txt`."""
+
+
+def listed_packages(folder: Path) -> frozenset[str]:
+    """Return the names in the `requirements.txt` of a folder, which applies to all its tools.
+
+    Whether its lines are valid is checked when an environment is built.
+    """
+    file = folder / "requirements.txt"
+    try:
+        if not file.is_file():  # reading a pipe would block
+            return frozenset()
+        with file.open(encoding="utf-8-sig", errors="replace") as stream:
+            lines = stream.read(_MAX_LISTED).splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(_normalised(match[1]) for line in lines if (match := _LISTED.match(line)))
 
 
 def read_requirements(
@@ -288,8 +312,10 @@ def _quoted(text: str) -> str:
     return repr(text) if len(text) <= 80 else f"{text[:77]!r}…"
 
 
-def check_imports(module: Module, requirements: Requirements, findings: Findings) -> None:
-    """Report imported packages that the file does not list.
+def check_imports(
+    module: Module, requirements: Requirements, listed: Set[str], findings: Findings
+) -> None:
+    """Report imported packages that neither the file nor its folder lists.
 
     The fix names a distribution only if it is in the tables below: anyone can register a
     module's name on an index, so a guess must not be installed.
@@ -300,7 +326,7 @@ def check_imports(module: Module, requirements: Requirements, findings: Findings
         distribution = distribution_of(dotted)
         if top in NEVER_HELPERS or (distribution or top) in reported:
             continue
-        if requirements.provide(dotted):
+        if requirements.provide(dotted) or _is_among(listed, dotted):
             continue
         if is_provided(dotted) or is_provided(dotted.rpartition(".")[0]):
             continue  # the sandbox has a stand-in

@@ -42,7 +42,9 @@ def check_sources(
                 findings.warn("undeclared-capability", message, use.line, fix, path=path)
 
 
-def check_module(module: Module, requirements: Requirements, findings: Findings) -> None:
+def check_module(
+    module: Module, requirements: Requirements, listed: Set[str], findings: Findings
+) -> None:
     """Check the requirements, top-level names and imports of a file."""
     for problem in requirements.problems:
         findings.error("bad-requirement", problem.message, problem.line, problem.fix)
@@ -53,7 +55,7 @@ def check_module(module: Module, requirements: Requirements, findings: Findings)
         message = f"[tool.toolkiln] has no option {name!r}"
         findings.error("unknown-option", message, _line_of(name, module.source) or 1, hint)
     _check_shadowing(module, findings)
-    check_imports(module, requirements, findings)
+    check_imports(module, requirements, listed, findings)
 
 
 def check_tool(spec: ToolSpec, source: str, names: Set[str], findings: Findings) -> None:
