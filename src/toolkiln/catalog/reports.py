@@ -5,7 +5,7 @@ import inspect
 import io
 import re
 import tokenize
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -361,10 +361,28 @@ def _requirement(source: _Source, finding: Finding) -> Repair | None:
     package = next(iter(names)) if len(names) == 1 else None
     if package is None:
         return None
-    opening = next((at for at, line in enumerate(source.lines) if _opens_block(line)), None)
+    return _listing(source.lines, package)
+
+
+def with_requirements(code: str, packages: Iterable[str]) -> str:
+    """List packages in the PEP 723 block of a source; other lines stay as they are."""
+    lines = source_lines(code)
+    newline = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
+    for package in packages:
+        if (repair := _listing(lines, package)) is not None:
+            line = lines[repair.line - 1] if repair.line <= len(lines) else ""
+            text = repair.text.replace("\n", newline)
+            at = repair.column - 1
+            lines[repair.line - 1 : repair.line] = source_lines(line[:at] + text + line[at:])
+    return "".join(lines)
+
+
+def _listing(lines: list[str], package: str) -> Repair | None:
+    """Insert a requirement into the PEP 723 block, or a block with it."""
+    opening = next((at for at, line in enumerate(lines) if _opens_block(line)), None)
     if opening is not None:
-        return _in_block(source.lines, opening + 1, package)
-    head = sum(bool(_HEAD.match(line)) for line in source.lines[:2])
+        return _in_block(lines, opening + 1, package)
+    head = sum(bool(_HEAD.match(line)) for line in lines[:2])
     text = f'# /// script\n# dependencies = ["{package}"]\n# ///\n\n'
     return Repair(line=head + 1, column=1, text=text)
 

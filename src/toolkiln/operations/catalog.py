@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkiln.appearance import paint
+from toolkiln.catalog.imports import Importer, ImportOptions, ImportRules
 from toolkiln.catalog.manifest import ManifestError
 from toolkiln.catalog.reports import check
 from toolkiln.errors import BackendError, InputError
@@ -17,6 +18,7 @@ from toolkiln.model.admission import ToolDraft
 from toolkiln.model.base import Value
 from toolkiln.model.catalog import FileState, FileStatus
 from toolkiln.model.identity import Privilege
+from toolkiln.model.imports import ImportReport
 from toolkiln.model.source import FileReport, Finding, Severity
 from toolkiln.model.spec import Toolkit, ToolSpec
 from toolkiln.model.tool import CardPermissions, ServingState, ToolCard
@@ -109,6 +111,18 @@ class AddFile(Value):
     description: str = ""
     """Becomes the docstring of functions that have none."""
     overwrite: bool = False
+
+
+class ImportFiles(Value):
+    """Imports foreign files and folders."""
+
+    paths: tuple[Path, ...]
+    into: str = ""
+    """A folder below the tools folder."""
+    overwrite: bool = False
+    add_requirements: bool = False
+    """Whether the copies list the packages that they import."""
+    dry_run: bool = False
 
 
 class SwitchTool(Value):
@@ -234,6 +248,26 @@ def _draft(context: OperationContext, request: AddFile) -> tuple[ToolDraft, str]
     check_manifest(context.services)
     refuse_hidden_file(context.services, target.name, context.session)
     return ToolDraft(code, name, request.description, request.overwrite), target.name
+
+
+@operation("catalog.import", privilege=Privilege.ADMIN, act="import")
+def import_files(context: OperationContext, request: ImportFiles) -> ImportReport:
+    """Copy foreign files to the folder, where they wait for an admission, and report on each."""
+    from toolkiln.sandbox.environments.lockfile import read_requirements_file
+
+    services = context.services
+    check_manifest(services)
+    options = ImportOptions(
+        folder=request.into,
+        overwrite=request.overwrite,
+        add_requirements=request.add_requirements,
+        dry_run=request.dry_run,
+    )
+    rules = ImportRules(
+        read_requirements=read_requirements_file,
+        refuse_file=lambda file: refuse_hidden_file(services, file, context.session),
+    )
+    return Importer(services.catalog, options, rules).run(request.paths, context.report)
 
 
 @operation("catalog.switch", privilege=Privilege.ADMIN, act="switch")

@@ -9,7 +9,9 @@ from io import TextIOWrapper
 
 from toolkiln.surfaces.cli.app import app
 
-_COMMANDS = "tools calls serve catalog search system identities policy secrets audit install fleet"
+_COMMANDS = (
+    "tools calls serve catalog imports search system identities policy secrets audit install fleet"
+)
 """Modules with commands, in the order of the help."""
 
 for _name in _COMMANDS.split():
