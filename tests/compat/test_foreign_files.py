@@ -1,0 +1,98 @@
+"""Files of other frameworks, unmodified: imported, checked, admitted, listed and called."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, NamedTuple
+
+import pytest
+import pytest_asyncio
+
+from compat import foreign_files
+from surfaces.conftest import Shell
+from toolkiln.config import Settings
+from toolkiln.kiln import Kiln
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class Use(NamedTuple):
+    """A call of a foreign tool, and what it gives."""
+
+    tool: str
+    arguments: dict[str, Any]
+    value: Any
+
+
+USES = {
+    "atloop": [Use("count_lines", {"text": "a\nb"}, {"stdout": "2"})],
+}
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A project, and a folder of each framework's files beside it."""
+    folder = tmp_path_factory.mktemp("project")
+    for framework in USES:
+        files = getattr(foreign_files, framework.upper().replace(" ", "_"))
+        (folder / "old" / framework).mkdir(parents=True)
+        for name, source in files.items():
+            (folder / "old" / framework / name).write_text(dedent(source), "utf-8")
+    return Shell(folder, {"TOOLKILN_DEV": "0"})
+
+
+@pytest.fixture(scope="module")
+def imported(shell: Shell) -> list[dict[str, Any]]:
+    done = shell.invoke("import", "old", "--json")
+    assert done.code == 0, done
+    files: list[dict[str, Any]] = done.json()["files"]
+    return files
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def kiln(shell: Shell, imported: list[dict[str, Any]]) -> AsyncIterator[Kiln]:
+    """A Kiln over the files once they are admitted."""
+    admitted = shell.run("admit", "--yes")
+    assert admitted.code == 0, admitted
+    settings = Settings(state=shell.folder / "state", environ=dict(os.environ))
+    async with Kiln(shell.folder / "tools", settings=settings) as kiln:
+        yield kiln
+
+
+async def test_each_file_is_imported_as_it_is_for_its_framework(
+    shell: Shell, imported: list[dict[str, Any]]
+) -> None:
+    frameworks = {row["framework"] for row in imported}
+
+    assert frameworks == set(USES)
+    for row in imported:
+        copy = shell.folder / "tools" / row["file"]
+        assert copy.read_bytes() == Path(shell.folder / row["source"]).read_bytes()
+        assert not [item["message"] for item in row["differences"]], row["file"]
+
+
+async def test_the_files_pass_the_check(shell: Shell, imported: list[dict[str, Any]]) -> None:
+    done = shell.invoke("check", "tools")
+
+    assert done.code == 0, done.out
+
+
+async def test_the_tools_are_listed(shell: Shell, kiln: Kiln) -> None:
+    listed = {item["name"] for item in shell.invoke("list", "--all", "--json").json()}
+
+    assert listed == {use.tool for uses in USES.values() for use in uses}
+
+
+async def test_the_tools_are_called_unmodified(kiln: Kiln) -> None:
+    failures = []
+    for framework, uses in USES.items():
+        for use in uses:
+            result = await kiln.call(use.tool, use.arguments)
+            value = result.value
+            if isinstance(use.value, dict) and isinstance(value, dict):
+                value = {name: value.get(name) for name in use.value}
+            if value != use.value:
+                failures.append((framework, use, result.value, result.error))
+
+    assert failures == []
