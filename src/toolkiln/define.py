@@ -321,6 +321,7 @@ def tool_metadata(
     is_core: bool = False,
     weight: int = 100,
     visible: bool = False,
+    usage_guide: str | None = None,
     instance: Literal["call", "template"] = "call",
 ) -> Callable[[T], T]:
     """Describe a toolkit class; with `instance="template"`, one instance serves many calls."""

@@ -232,3 +232,51 @@ def test_toolkit_metadata_of_the_wrong_kind_is_an_error_and_left_out(options: st
     assert result.tools[0].toolkit == Toolkit(
         name="Kit", display_name="Kit", description="Kit functionality"
     )
+
+
+@each_row(
+    "imports, base, names",
+    [
+        ("from core.agentpress.tool import Tool", "Tool", ["count"]),
+        ("import agentpress.tool as a", "a.Tool", ["count"]),
+        ("from core.sandbox.tool_base import SandboxToolsBase as S", "S", ["count"]),
+        ("from elsewhere import Tool", "Tool", []),
+    ],
+)
+def test_a_subclass_of_sunas_tool_needs_no_decorators(
+    imports: str, base: str, names: list[str]
+) -> None:
+    source = f"""
+{imports}
+class Shared({base}):
+    def shared(self): ...
+class Kit(Shared):
+    def __init__(self, project_id: str): ...
+    def count(self, text: str): ...
+    def fail_response(self, msg: str): ...
+    @property
+    def size(self): ...
+"""
+
+    assert [tool.name for tool in reading(source).tools] == names
+
+
+def test_a_core_tool_is_shown_whatever_is_visible() -> None:
+    source = """
+    @tool_metadata(is_core=K)
+    class Kit:
+        @method_metadata(is_core=M, visible=V)
+        def f(self): ...
+    """
+    shown = {
+        (kit, method, visible): one(
+            source.replace("K", str(kit)).replace("M", str(method)).replace("V", str(visible))
+        ).is_shown
+        for kit in (True, False)
+        for method in (True, False)
+        for visible in (True, False)
+    }
+
+    assert [key for key, is_shown in shown.items() if not is_shown] == [
+        (True, False, False), (False, False, True), (False, False, False),
+    ]  # fmt: skip

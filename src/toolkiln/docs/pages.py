@@ -89,6 +89,8 @@ def _usage_sections(spec: ToolSpec) -> Iterator[PageSection]:
         title = prose.one_line(section.title)
         if title and section.body.strip():
             yield PageSection(title, prose.blocks(section.body))
+    if spec.toolkit and spec.toolkit.usage_guide:
+        yield PageSection("Usage guide", prose.blocks(spec.toolkit.usage_guide))
     if spec.usages:
         yield PageSection(
             "Typical requests", (_list(*([TextSpan(usage)] for usage in spec.usages)),)

@@ -25,10 +25,9 @@ from toolkiln.model.call import Event, SentFile, log_level
 from toolkiln.model.spec import Role
 from toolkiln.model.tool import ResolvedTool
 from toolkiln.runtime.binder import Binder
-from toolkiln.runtime.call import failure, tool_result_fields
+from toolkiln.runtime.call import failure, result_frame
 from toolkiln.runtime.context import injections
 from toolkiln.runtime.loader import typed_settings
-from toolkiln.runtime.serialise import to_json
 
 T = TypeVar("T")
 Frame = dict[str, Any]
@@ -87,14 +86,10 @@ class InlineExecutor:
             frame = failure(error, inspect.unwrap(function).__code__.co_filename)
             apply_frame(outcome, frame, invocation)
             return outcome
-        tool_result = tool_result_fields(value)
         if tool.spec.role is Role.RESOURCE and type(value) in (bytes, bytearray):
             outcome.files.append(SentFile(name="content", data=bytes(value)))
             value = None
-        result = to_json(value if tool_result is None else tool_result)
-        kind = "result" if tool_result is None else "tool_result"
-        frame = {"op": kind, "value": result.value, "notes": result.notes}
-        apply_frame(outcome, frame, invocation)
+        apply_frame(outcome, result_frame(value), invocation)
         return outcome
 
     def _binding(self, tool: ResolvedTool) -> tuple[Bind, bool]:

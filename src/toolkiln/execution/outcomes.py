@@ -55,7 +55,7 @@ def apply_frame(
         outcome.value = frame.get("value")
         outcome.notes += [str(note) for note in frame.get("notes", ())]
         outcome.is_tool_result = frame["op"] == "tool_result"
-        _classify_value(outcome)
+        _classify_value(outcome, frame.get("ok"))
         return
     # Without a sandbox only time is limited: the machine itself ran out of the resource.
     limit = None if outcome.sandbox == "none" else _limit_of(frame)
@@ -90,11 +90,13 @@ def exit_error(
     return Status.FAILED, CallError(code=code, message=message, hint="this is a fault of the tool")
 
 
-def _classify_value(outcome: ExecutionOutcome) -> None:
+def _classify_value(outcome: ExecutionOutcome, is_ok: bool | None) -> None:
     """Set the status from a returned value: each dialect has its own way to report failures."""
     value = outcome.value
     if outcome.is_tool_result:
         failure = None if value["ok"] else reported_failure(value["stderr"] or value["stdout"])
+    elif is_ok is not None:  # the tool says it beside the value
+        failure = None if is_ok else reported_failure(value if isinstance(value, str) else "")
     else:
         failure = failure_in(value)
     if failure is not None:

@@ -4,14 +4,26 @@ Reading a file needs the names only; `finder` imports the stand-ins, in the sand
 """
 
 STAND_INS: dict[str, str] = {
+    "agentpress.tool": "suna",
     "atloop.tools": "atloop",
     "atloop.tools.base": "atloop",
     "atloop.tools.output_semantic_type": "atloop",
+    "core.agentpress.tool": "suna",
+    "core.sandbox.tool_base": "suna",
+    "core.utils.config": "suna",
+    "core.utils.logger": "suna",
 }
 """Stand-in in this package, by the name under which tools import it."""
 
-ANY_MODULE = frozenset({"atloop", "open_webui"})
-"""Top-level packages that cannot be installed for a tool; all their modules can be imported."""
+_SUNA = (
+    "agentpress", "agents", "ai_models", "billing", "cache", "composio_integration", "config",
+    "config_helper", "credentials", "files", "google", "jit", "knowledge_base", "mcp_module",
+    "memory", "notifications", "resources", "runtime_cache", "sandbox", "services", "templates",
+    "threads", "tools", "triggers", "utils", "vapi_config", "versioning",
+)  # fmt: skip
+ANY_MODULE = frozenset({"agentpress", "atloop", "open_webui", *(f"core.{name}" for name in _SUNA)})
+"""Packages that cannot be installed for a tool; all their modules can be imported. Of `core`, a
+name that others use too, only Suna's packages."""
 
 INJECTED_TYPES: dict[str, str] = {}
 """Parameter types that the runtime fills in, by dotted name: the stand-in that a call creates from
@@ -28,13 +40,17 @@ TOOL_OBJECTS: dict[str, tuple[str, ...]] = {
 """Where the tool objects of installed frameworks keep their function, by top-level package."""
 
 PACKAGES = frozenset(
-    name[:at] for name in STAND_INS for at, character in enumerate(name) if character == "."
+    name[:at]
+    for name in (*STAND_INS, *ANY_MODULE)
+    for at, character in enumerate(name)
+    if character == "."
 )
-"""Packages with stand-ins in them."""
+"""Packages with stand-ins or such packages in them."""
 
 
 def is_provided(module: str) -> bool:
     """Return whether the sandbox provides a module, by its dotted name."""
-    if module.partition(".")[0] in ANY_MODULE:
+    if module in STAND_INS or module in PACKAGES:
         return True
-    return module in STAND_INS or module in PACKAGES
+    parts = module.split(".")
+    return any(".".join(parts[:count]) in ANY_MODULE for count in range(1, len(parts) + 1))

@@ -1,7 +1,8 @@
 """Placeholders for what other frameworks have and the sandbox does not.
 
 A placeholder can be imported, subclassed, decorated with and named in annotations. While a
-file is imported, calling one gives another; during a call of a tool, using one raises.
+file is imported or an object created, calling one gives another; during a call of a tool, using
+one raises.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 importing = False
-"""Whether the tool's file is being imported, which uses nothing yet."""
+"""Whether the tool's file is being imported or its object created, which uses nothing yet."""
 
 
 class Unavailable:
@@ -31,6 +32,8 @@ class Unavailable:
 
     def __call__(self, *_: object, **__: object) -> Any:
         return self if importing else self._raise()
+
+    __add__ = __radd__ = __mod__ = __truediv__ = __lt__ = __gt__ = __contains__ = __call__
 
     def __getitem__(self, _: object) -> Any:
         return self if importing else self._raise()

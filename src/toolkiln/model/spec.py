@@ -52,6 +52,8 @@ class Toolkit(Value):
     weight: int = 100
     is_core: bool = False
     visible: bool = False
+    usage_guide: str = ""
+    """How to use its tools together, for a model that has chosen one."""
     instance: Literal["call", "template"] = "call"
     """Lifetime of an instance of the class: one call, or all calls of a process."""
 
@@ -197,7 +199,8 @@ class ToolSpec(Value):
     @property
     def is_shown(self) -> bool:
         """Whether listings for people include it; hidden tools can still be called."""
-        return self.visible and (self.toolkit is None or self.toolkit.visible)
+        kit = self.toolkit
+        return self.is_core or (self.visible and (kit is None or kit.visible or kit.is_core))
 
     def detailed_description(self) -> str:
         """Render the documentation as Markdown, for a model that has chosen the tool."""

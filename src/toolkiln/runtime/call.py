@@ -32,6 +32,7 @@ _MAX_CAUSES, _MAX_CALLS = 5, 30
 """Chained exceptions in a traceback, and calls of each."""
 _CAUSED = "\n\nThe above exception was the direct cause of the following exception:\n\n"
 _DURING = "\n\nDuring handling of the above exception, another exception occurred:\n\n"
+_FIELDS, _SUNA_RESULT = "__dataclass_fields__", {"success", "output"}
 _exit = os._exit  # bound before a tool can replace it
 _start_thread = _thread.start_new_thread
 
@@ -70,8 +71,6 @@ def finish(channel: Channel, frame: Frame) -> None:
 
 
 def _result(entry: EntryPoint, call: Mapping[str, Any], channel: Channel) -> Frame:
-    from toolkiln.runtime.serialise import to_json
-
     injected: dict[str, Any] = {}
     caller = call["caller"]
     if entry.injected:
@@ -83,18 +82,27 @@ def _result(entry: EntryPoint, call: Mapping[str, Any], channel: Channel) -> Fra
     value = entry.bind(call["arguments"], injected, caller)()
     if hasattr(value, "__await__"):
         value = run_awaitable(value)
-    tool_result = tool_result_fields(value)
-    if tool_result is not None:
-        value = tool_result
-    elif entry.is_resource and (file := _file_frame(value)) is not None:
+    if entry.is_resource and (file := _file_frame(value)) is not None:
         channel.send(file)
         value = None
+    return result_frame(value)
+
+
+def result_frame(value: Any) -> Frame:
+    """Return the frame of a returned value."""
+    from toolkiln.runtime.serialise import to_json
+
+    frame: Frame = {"op": "result"}
+    kind = type(value)
+    if (fields := _tool_result_fields(value)) is not None:
+        frame["op"], value = "tool_result", fields
+    elif kind.__name__ == "ToolResult" and getattr(kind, _FIELDS, {}).keys() == _SUNA_RESULT:
+        frame["ok"], value = bool(value.success), value.output
     result = to_json(value)
-    kind = "result" if tool_result is None else "tool_result"
-    return {"op": kind, "value": result.value, "notes": list(result.notes)}
+    return {**frame, "value": result.value, "notes": list(result.notes)}
 
 
-def tool_result_fields(value: Any) -> dict[str, Any] | None:
+def _tool_result_fields(value: Any) -> dict[str, Any] | None:
     """Return the fields of a `ToolResult`; None for any other value."""
     define = sys.modules.get("toolkiln.define")
     if define is None or not isinstance(value, define.ToolResult):

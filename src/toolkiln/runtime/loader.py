@@ -183,7 +183,21 @@ class EntryPoint:
         return lambda: function(*positional, **named)
 
     def _new_instance(self) -> Any:
-        return self._owner()
+        """Create the object of a method; what a toolkit gets from its framework is unavailable."""
+        arguments = {}
+        if self._dialect == "toolkit" and hasattr(self._owner.__init__, "__code__"):
+            name = self._owner.__name__
+            signature = FunctionSignature(find_function(self._owner, "__init__"))
+            arguments = {
+                parameter.name: unavailable.Unavailable(f"{name}.{parameter.name}")
+                for parameter in signature.of_kind("either", "keyword")
+                if parameter.default is ABSENT
+            }
+        unavailable.importing = True
+        try:
+            return self._owner(**arguments)
+        finally:
+            unavailable.importing = False
 
     def _binder(self) -> Callable[[dict[str, Any], Mapping[str, Any]], tuple[Any, Any]]:
         if self._whole_arguments is not None:

@@ -162,6 +162,6 @@ def _is_handwritten(module: types.ModuleType, function: Any, dialect: str) -> bo
     if dialect == "constants":
         return hasattr(module, "TOOL_PARAMETERS")
     if dialect == "toolkit" and not hasattr(function, "__toolkiln_tool__"):
-        return hasattr(function, "__toolkiln_schema__")
+        return hasattr(function, "__toolkiln_schema__") or hasattr(function, "tool_schemas")
     options = getattr(function, "__toolkiln_tool__", None)
     return not isinstance(options, dict) or options.get("parameters") is not None

@@ -218,6 +218,7 @@ def _schemas(
         is_method=declaration.is_method,
         dunder_injected=declaration.dunder_injected,
         injected_names=declaration.injected_names,
+        declared=_properties(declaration.parameters or {}),
     )
     returns, notes = read_returns(file.results, function, declaration.scope)
     _report_notes(notes, declaration, findings)
@@ -292,6 +293,11 @@ def _report_unknown(
             fix = nearest_hint(item.name, known) or "remove it, or correct its name"
             line, tool = declaration.line, declaration.name
             findings.warn("unknown-parameter", message, line, fix, tool=tool)
+
+
+def _properties(schema: JsonSchema) -> dict[str, Any]:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
 
 
 def _mismatches(declared: JsonSchema, signature: ToolSignature) -> Iterator[str]:

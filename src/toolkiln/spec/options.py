@@ -14,7 +14,14 @@ from toolkiln import appearance
 from toolkiln.model.spec import Capability
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate
 from toolkiln.spec.findings import Findings
-from toolkiln.spec.namespace import Function, NameScope, external_name
+from toolkiln.spec.namespace import (
+    ClassRef,
+    External,
+    Function,
+    NameScope,
+    external_name,
+    resolve,
+)
 from toolkiln.spec.syntax import last_name
 
 T = TypeVar("T", bound=str)
@@ -215,7 +222,7 @@ class Base(NamedTuple):
 
     name: str
     origin: str
-    """The dotted path of an imported class, or ""."""
+    """The dotted path of a class of another module, or ""."""
     node: ast.expr
 
 
@@ -223,8 +230,13 @@ def bases(node: ast.ClassDef, scope: NameScope) -> Iterator[Base]:
     """Yield the base classes of a class."""
     for base in node.bases:
         inner = base.value if isinstance(base, ast.Subscript) else base
-        origin = external_name(inner, scope)
-        yield Base(origin.rpartition(".")[2] or last_name(inner), origin, base)
+        target = resolve(inner, scope)
+        external = target.name if isinstance(target, External) else ""
+        name = external.rpartition(".")[2] or last_name(inner)
+        if isinstance(target, ClassRef) and target.scope.module is not scope.module:
+            yield Base(name, f"{target.scope.module.name}.{target.node.name}", base)
+        else:
+            yield Base(name, external, base)
 
 
 def keywords(

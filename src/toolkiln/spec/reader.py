@@ -139,7 +139,8 @@ def _within_limits(declared: list[Declaration], findings: Findings) -> list[Decl
 
 def _budgeted(spec: ToolSpec) -> list[Any]:
     """Return the parts of a spec that count: its schemas, and texts that every tool repeats."""
-    shared = [*spec.requirements, *spec.usages, spec.toolkit.description if spec.toolkit else ""]
+    kit = (spec.toolkit.description, spec.toolkit.usage_guide) if spec.toolkit else ()
+    shared = [*spec.requirements, *spec.usages, *kit]
     return [spec.parameters, spec.returns, *spec.settings.values(), *shared, spec.description]
 
 

@@ -6,7 +6,7 @@ that the runtime injects are left out.
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -58,8 +58,12 @@ def read_signature(
     is_method: bool,
     dunder_injected: bool = False,
     injected_names: Mapping[str, str] = MappingProxyType({}),
+    declared: Container[str] = (),
 ) -> ToolSignature:
-    """Read a signature; descriptions come from `Field`, `Annotated` or `descriptions`."""
+    """Read a signature; descriptions come from `Field`, `Annotated` or `descriptions`.
+
+    `declared` are the parameters that a hand-written schema has: callers pass them.
+    """
     properties: dict[str, JsonSchema] = {}
     required: list[str] = []
     injected: dict[str, str] = {}
@@ -71,7 +75,7 @@ def read_signature(
         source = injected_names.get(name) or _injected(
             reader, parameter, default, scope, dunder_injected=dunder_injected
         )
-        if source:
+        if source and not (source == "agent_id" and name in declared):
             injected[name] = source
             continue
         if parameter.annotation is None:

@@ -225,6 +225,7 @@ def _visible_texts(spec: ToolSpec) -> Iterator[str]:
         yield f"{section.title}\n{section.body}"
     if spec.toolkit:
         yield spec.toolkit.description
+        yield spec.toolkit.usage_guide
 
 
 def _schema_texts(schema: JsonSchema) -> list[str]:

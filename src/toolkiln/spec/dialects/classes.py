@@ -128,15 +128,21 @@ def _snake_case(name: str) -> str:
 
 _TOOLKIT_FIELDS = (
     "display_name", "description", "icon", "color", "is_core", "weight", "visible",
-    "instance",
+    "usage_guide", "instance",
 )  # fmt: skip
 _METHOD_FIELDS = ("display_name", "description", "is_core", "visible")
 _METHOD_DECORATORS = {"method_metadata", "openapi_schema", "tool"}
+_TOOLKIT_BASES = ("agentpress.tool.Tool", "sandbox.tool_base.SandboxToolsBase")
+"""Ends of the dotted paths of Suna's base classes."""
+_BASE_METHODS = {
+    "success_response", "fail_response", "get_schemas", "get_metadata", "get_method_metadata",
+}  # fmt: skip
 
 
 def toolkit_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
     """Yield the tools of all toolkit classes: decorated methods, or all public ones."""
     scope = NameScope(module)
+    extended = {base.name for node in module.classes for base in bases(node, scope)}
     for node in module.classes:
         class_decorator = next(
             (item for item in decorators(node, scope) if item.name == "tool_metadata"), None
@@ -150,8 +156,9 @@ def toolkit_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
             method.name == _APPROVAL_METHOD and (tools or _takes_arguments_dict(method))
             for method, _ in others
         )
-        if class_decorator and not tools:
-            tools = [(m, found) for m, found in others if not m.name.startswith("_")]
+        is_extended = node.name in extended
+        if not tools and (class_decorator or (not is_extended and _is_toolkit(node, scope))):
+            tools = [(method, found) for method, found in others if _is_offered(method)]
         if needs_approval:
             tools = [(m, found) for m, found in tools if m.name != _APPROVAL_METHOD]
         if not tools:
@@ -162,6 +169,19 @@ def toolkit_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
             declaration = _toolkit_tool(node, method, found, toolkit, scope, findings)
             declaration.options = common | declaration.options
             yield declaration
+
+
+def _is_toolkit(node: ast.ClassDef, scope: NameScope) -> bool:
+    return bool(ancestry(ClassRef(node, scope), _is_toolkit_base))
+
+
+def _is_toolkit_base(_name: str, origin: str) -> bool:
+    return origin.endswith(_TOOLKIT_BASES)
+
+
+def _is_offered(method: Function) -> bool:
+    is_own = not method.name.startswith("_") and method.name not in _BASE_METHODS
+    return is_own and not _is_property(method)
 
 
 def _takes_arguments_dict(method: Function) -> bool:
@@ -186,6 +206,7 @@ def _toolkit(
         weight=options.number("weight", integer=True, minimum=None, default=100),
         is_core=options.flag("is_core"),
         visible=options.flag("visible"),
+        usage_guide=inspect.cleandoc(options.text("usage_guide") or ""),
         instance=options.choice("instance", ("call", "template")) or "call",
     )
 

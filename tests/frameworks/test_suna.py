@@ -1,0 +1,160 @@
+"""Suna's toolkits: files that import `core.agentpress.tool` are served and called as they are."""
+
+import pytest
+
+from toolkiln.kiln import Kiln
+from toolkiln.model.call import Status
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TOOLS = {
+    "sb_notes_tool.py": '''
+        import json
+        from typing import List, Optional
+
+        from core.agentpress.thread_manager import ThreadManager
+        from core.agentpress.tool import (
+            SchemaType, ToolResult, ToolSchema, method_metadata, openapi_schema, tool_metadata,
+        )
+        from core.sandbox.tool_base import SandboxToolsBase
+        from core.services.supabase import DBConnection
+        from core.utils.config import EnvMode, config
+        from core.utils.logger import logger
+
+
+        @tool_metadata(
+            display_name="Notes",
+            description="Keeps the notes of a project.",
+            icon="NotebookPen",
+            color="bg-blue-100 dark:bg-blue-800/50",
+            weight=20,
+            visible=True,
+            usage_guide="""
+                ### Notes
+                Write a note before you read it.
+            """,
+        )
+        class SandboxNotesTool(SandboxToolsBase):
+            """Not shown: the decorator has a description."""
+
+            def __init__(self, project_id: str, thread_manager: ThreadManager, limit: int = 2):
+                super().__init__(project_id, thread_manager)
+                self.limit = limit
+                self.db = DBConnection()
+                self.key = config.NOTES_KEY
+                if config.ENV_MODE == EnvMode.LOCAL and self.key:
+                    raise ValueError("never")
+                logger.info("created", tool="notes")
+
+            @openapi_schema({
+                "type": "function",
+                "function": {
+                    "name": "write_note",
+                    "description": "Write a note.",
+                    "parameters": {
+                        "type": "object",
+                        "properties": {
+                            "text": {"type": "string", "description": "The text."},
+                            "agent_id": {"type": "string", "description": "Who writes."},
+                        },
+                        "required": ["text"],
+                    },
+                },
+            })
+            async def write_note(self, text: str, agent_id: Optional[str] = None) -> ToolResult:
+                if len(text) > 9:
+                    return self.fail_response(f"the note has {len(text)} letters")
+                path = self.clean_path("/workspace/" + text)
+                return self.success_response({"path": path, "by": agent_id, "ok": False})
+
+            @method_metadata(display_name="Say", description="Repeats a text.", visible=False)
+            @openapi_schema({"type": "function", "function": {
+                "name": "say",
+                "description": "Repeat.",
+                "parameters": {"type": "object", "properties": {"text": {"type": "string"}}},
+            }})
+            async def say(self, text: str = "") -> ToolResult:
+                logger.bind(call=1).warning("said %s", text, size=len(text))
+                return self.success_response(text)
+
+            @openapi_schema({"type": "function", "function": {
+                "name": "refuse",
+                "description": "Refuse.",
+                "parameters": {"type": "object", "properties": {}},
+            }})
+            async def refuse(self) -> ToolResult:
+                return self.fail_response("You do not have permission to read this project")
+
+            @openapi_schema({"type": "function", "function": {
+                "name": "use",
+                "description": "Use a service of Suna.",
+                "parameters": {"type": "object", "properties": {"what": {"type": "string"}}},
+            }})
+            async def use(self, what: str = "") -> ToolResult:
+                try:
+                    if what == "sandbox":
+                        await self._ensure_sandbox()
+                    elif what == "thread":
+                        await self.thread_manager.db.client
+                    elif what == "config":
+                        return self.success_response(f"key {self.key}")
+                    else:
+                        return self.success_response(self.project_id + "/x")
+                except Exception as error:
+                    return self.fail_response(f"Error: {error}")
+    ''',
+    "bare_tool.py": '''
+        from agentpress.tool import Tool, ToolResult, usage_example
+
+
+        class Base(Tool):
+            def shared(self) -> ToolResult:
+                """Not a tool: the class is only a base of others."""
+
+
+        class CounterTool(Base):
+            """Counts things."""
+
+            @usage_example("<count-words/>")
+            async def count_words(self, text: str) -> ToolResult:
+                """Count the words of a text.
+
+                Args:
+                    text: The text.
+                """
+                return self.success_response(len(text.split()))
+
+            @property
+            def size(self) -> int:
+                return 1
+
+            def success_response(self, data) -> ToolResult:
+                return super().success_response(f"{data} words")
+
+            def _hidden(self) -> None: ...
+    ''',
+}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "status", "outcome"),
+    [
+        ("write_note", {"text": "a"}, Status.OK, '{"path": "a", "by": null, "ok": false}'),
+        ("write_note", {"text": "a", "agent_id": "b"}, Status.OK, '"by": "b"'),
+        ("write_note", {"text": "0123456789"}, Status.FAILED, "the note has 10 letters"),
+        ("say", {"text": '{"success": false, "error": "x"}'}, Status.OK, '"error": "x"'),
+        ("refuse", {}, Status.DENIED, "You do not have permission"),
+        ("use", {"what": "sandbox"}, Status.FAILED, "SandboxNotesTool.sandbox is not available"),
+        ("use", {"what": "thread"}, Status.FAILED, "thread_manager.db.client is not available"),
+        ("use", {"what": "config"}, Status.FAILED, "config.NOTES_KEY is not available"),
+        ("use", {"what": "project"}, Status.FAILED, "SandboxNotesTool.project_id"),
+        ("count_words", {"text": "two words"}, Status.OK, "2 words"),
+    ],
+)
+async def test_a_toolkit_of_suna_runs_unchanged(
+    kiln: Kiln, tool: str, arguments: dict[str, str], status: Status, outcome: str
+) -> None:
+    result = await kiln.call(tool, arguments)
+
+    assert result.status is status, result
+    assert outcome in (result.value if result.error is None else result.error.message)
