@@ -297,7 +297,7 @@ def test_every_option_of_a_call_is_documented() -> None:
     assert options - {"self", "name", "arguments", "options"} <= set(rows)
 
 
-@pytest.mark.parametrize("name", ["calling", "authoring", "models"])
+@pytest.mark.parametrize("name", ["calling", "authoring", "models", "frameworks"])
 def test_blocks_about_calls_run_as_they_are(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

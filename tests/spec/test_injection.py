@@ -60,7 +60,7 @@ def test_the_context_is_hidden_in_any_position(signature: str) -> None:
         ("import toolkiln.define as d", "d.Context"),
         ("import toolkiln.define", "toolkiln.define.Context"),
         ("from toolkiln import define", "'define.Context'"),
-        ("from fastmcp import Context", "Context"),
+        ("from elsewhere import Context", "Context"),
         ("from mcp.server import Context", "Context[S, None]"),
         ("from toolkiln import *", "Context"),
         ("from toolkiln import Context\nCtx = Context", "Ctx"),

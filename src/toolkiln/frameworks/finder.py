@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from _frozen_importlib import ModuleSpec  # `importlib` is slower to import
 
-from toolkiln.frameworks.modules import PACKAGES, STAND_INS, is_provided
+from toolkiln.frameworks.modules import INSTALLABLE, PACKAGES, STAND_INS, is_provided
 from toolkiln.frameworks.unavailable import Unavailable
 
 TYPE_CHECKING = False
@@ -56,7 +56,9 @@ class StandInFinder:
             dotted = f"{name}.{attribute}"
             if dotted in STAND_INS or dotted in PACKAGES:
                 return _imported(dotted)
-            return Unavailable(dotted)
+            top = name.partition(".")[0]
+            hint = f"list {top!r} among its requirements" if top in INSTALLABLE else ""
+            return Unavailable(dotted, hint)
 
         module.__getattr__ = missing  # type: ignore[method-assign]
 

@@ -3,7 +3,18 @@
 Reading a file needs the names only; `finder` imports the stand-ins, in the sandbox.
 """
 
+_FASTMCP = (
+    "fastmcp", "fastmcp.dependencies", "fastmcp.exceptions", "fastmcp.prompts",
+    "fastmcp.prompts.prompt", "fastmcp.resources", "fastmcp.server", "fastmcp.server.context",
+    "fastmcp.server.dependencies", "fastmcp.server.elicitation", "fastmcp.tools",
+    "fastmcp.tools.tool", "fastmcp.utilities.logging", "fastmcp.utilities.types",
+    "mcp.server", "mcp.server.elicitation", "mcp.server.fastmcp",
+    "mcp.server.fastmcp.exceptions", "mcp.server.fastmcp.prompts",
+    "mcp.server.fastmcp.prompts.base", "mcp.server.fastmcp.utilities.logging",
+    "mcp.server.mcpserver", "mcp.types",
+)  # fmt: skip
 STAND_INS: dict[str, str] = {
+    **dict.fromkeys(_FASTMCP, "fastmcp"),
     "agentpress.tool": "suna",
     "atloop.tools": "atloop",
     "atloop.tools.base": "atloop",
@@ -21,13 +32,30 @@ _SUNA = (
     "memory", "notifications", "resources", "runtime_cache", "sandbox", "services", "templates",
     "threads", "tools", "triggers", "utils", "vapi_config", "versioning",
 )  # fmt: skip
-ANY_MODULE = frozenset({"agentpress", "atloop", "open_webui", *(f"core.{name}" for name in _SUNA)})
-"""Packages that cannot be installed for a tool; all their modules can be imported. Of `core`, a
-name that others use too, only Suna's packages."""
+INSTALLABLE = frozenset({"fastmcp", "mcp"})
+"""Packages that a tool can require, to get the framework itself."""
+ANY_MODULE = frozenset(
+    {*INSTALLABLE, "agentpress", "atloop", "open_webui", *(f"core.{name}" for name in _SUNA)}
+)
+"""Packages of which all modules can be imported. Of `core`, a name that others use too, only
+Suna's packages."""
 
-INJECTED_TYPES: dict[str, str] = {}
+INJECTED_TYPES: dict[str, str] = {
+    f"{module}.{name}": f"fastmcp:{name}"
+    for module in _FASTMCP
+    for name in ("Context", "Progress")
+    if module != "mcp.server"
+}
 """Parameter types that the runtime fills in, by dotted name: the stand-in that a call creates from
 its context, as `module:name` in this package, or `default` for the parameter's default."""
+
+INJECTED_DEFAULTS = frozenset(
+    f"fastmcp.{module}.{name}"
+    for module in ("dependencies", "server.dependencies")
+    for name in ("Depends", "CurrentAccessToken", "CurrentFastMCP", "CurrentHeaders",
+                 "CurrentRequest")
+)  # fmt: skip
+"""Functions whose call, as a default, says that the framework fills a parameter in."""
 
 TOOL_OBJECTS: dict[str, tuple[str, ...]] = {
     "agno": ("entrypoint",),

@@ -82,8 +82,11 @@ def _result(entry: EntryPoint, call: Mapping[str, Any], channel: Channel) -> Fra
     value = entry.bind(call["arguments"], injected, caller)()
     if hasattr(value, "__await__"):
         value = run_awaitable(value)
-    if entry.is_resource and (file := _file_frame(value)) is not None:
-        channel.send(file)
+    reply = sys.modules.get("toolkiln.frameworks.reply")
+    if reply is not None:
+        value = reply.delivered(value, lambda name, data: channel.send(file_frame(name, data)))
+    if entry.is_resource and type(value) in (bytes, bytearray):
+        channel.send(file_frame("content", value))
         value = None
     return result_frame(value)
 
@@ -115,18 +118,16 @@ def _tool_result_fields(value: Any) -> dict[str, Any] | None:
     }
 
 
-def _file_frame(value: Any) -> Frame | None:
-    """Return the frame for bytes that a resource returned, which JSON cannot represent."""
-    if type(value) not in (bytes, bytearray):
-        return None
+def file_frame(name: str, content: bytes) -> Frame:
+    """Return the frame for bytes that a tool returned, which JSON cannot represent."""
     from binascii import b2a_base64
 
-    if len(value) > MAX_FILE:
+    if len(content) > MAX_FILE:
         from toolkiln.define import ToolError
 
-        raise ToolError(f"the content is larger than {MAX_FILE >> 20} MB")
-    data = b2a_base64(value, newline=False).decode("ascii")
-    return {"op": "file", "name": "content", "data": data}
+        raise ToolError(f"the {name} is larger than {MAX_FILE >> 20} MB")
+    data = b2a_base64(content, newline=False).decode("ascii")
+    return {"op": "file", "name": name, "data": data}
 
 
 def failure(error: BaseException, file: str) -> Frame:

@@ -236,7 +236,7 @@ def find_owner(module: types.ModuleType, entry: str) -> tuple[Any, str]:
     return getattr(module, owner_name) if owner_name else module, name
 
 
-def _local_names(module: types.ModuleType, outer: str) -> types.SimpleNamespace:
+def _local_names(module: Any, outer: str) -> types.SimpleNamespace:
     """Return the local names of a function or method that declares tools, after running it.
 
     A server that it takes is one of ours: it only has to hand the functions back.

@@ -7,7 +7,7 @@ A value that is unknown or of the wrong type is a finding.
 import ast
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from toolkiln import appearance
@@ -205,6 +205,8 @@ class Decorator(NamedTuple):
     """None if it has no arguments."""
     origin: str
     """The dotted path of an imported decorator, or ""."""
+    server: str = ""
+    """The variable of which the decorator is a method: `mcp` in `@mcp.tool`."""
 
 
 def decorators(node: Function | ast.ClassDef, scope: NameScope) -> Iterator[Decorator]:
@@ -214,7 +216,15 @@ def decorators(node: Function | ast.ClassDef, scope: NameScope) -> Iterator[Deco
         function = call.func if call else decorator
         origin = external_name(function, scope)
         if name := origin.rpartition(".")[2] or last_name(function):
-            yield Decorator(name, call, origin)
+            owner = function.value if isinstance(function, ast.Attribute) and not origin else None
+            yield Decorator(name, call, origin, _first_name(owner) if owner else "")
+
+
+def _first_name(node: ast.expr) -> str:
+    """Return `a` for `a.b.c` and for `a`; "" for anything else."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 class Base(NamedTuple):
@@ -246,14 +256,20 @@ def keywords(
     tool: str,
     *,
     positional: Sequence[str] = (),
+    known: Container[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of a decorator by name, and report those with unknown values."""
+    """Return the arguments of a decorator by name, and report those with unknown values.
+
+    `known` are the arguments that matter; the others are left out.
+    """
     if call is None:
         return {}
     arguments: list[tuple[str | None, ast.expr]] = [*zip(positional, call.args, strict=False)]
     arguments += [(keyword.arg, keyword.value) for keyword in call.keywords]
     values: dict[str, Any] = {}
     for name, node in arguments:
+        if known is not None and name not in known:
+            continue
         try:
             if name is None:
                 values |= evaluate(node, scope)
@@ -262,6 +278,8 @@ def keywords(
         except (Unknown, TypeError):
             if name == "output_kind" and isinstance(node, ast.Attribute):
                 values[name] = node.attr.lower()  # OutputKind.FILE
+            elif name == "annotations" and isinstance(node, ast.Call):  # ToolAnnotations(…)
+                values[name] = keywords(node, scope, findings, tool)
             elif name == "needs_approval":
                 values[name] = _approval(node, scope, tool, findings)
             else:

@@ -10,7 +10,7 @@ from collections.abc import Container, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from toolkiln.frameworks.modules import INJECTED_TYPES
+from toolkiln.frameworks.modules import INJECTED_DEFAULTS, INJECTED_TYPES
 from toolkiln.model.base import JsonSchema
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate, jsonable
 from toolkiln.spec.annotations.expressions import last_name, quoted
@@ -190,6 +190,8 @@ def _injected(
     name, annotation = parameter.arg, parameter.annotation
     if dunder_injected and name.startswith("__") and name.endswith("__"):
         return name
+    if isinstance(default, ast.Call) and external_name(default.func, scope) in INJECTED_DEFAULTS:
+        return "default"
     if name == "agent_id":  # without an agent it is None, which the tool has to expect
         expects_none = isinstance(default, ast.Constant) and default.value is None
         return name if expects_none else None

@@ -43,6 +43,7 @@ def decorated_tools(module: Module, findings: Findings) -> Iterator[Declaration]
         for decorator in decorators(function, scope):
             if decorator.name in _ROLES:
                 yield _decorated(function, decorator, scope, findings)
+    yield from _local_tools(module, findings)
     for method in (method for node in module.classes for method in methods(node)):
         for decorator in decorators(method, scope):
             name = decorator.name
@@ -50,6 +51,42 @@ def decorated_tools(module: Module, findings: Findings) -> Iterator[Declaration]
                 message = f"{method.name!r} is a method and cannot be a {name}"
                 fix = "make it a function at the top level of the file"
                 findings.error("misplaced-mark", message, method.lineno, fix, tool=method.name)
+
+
+def _local_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
+    """Yield the functions inside of others that a server decorates: `@mcp.tool`."""
+    scope = NameScope(module)
+    outers = [(function, function.name) for function in module.functions]
+    outers += [
+        (method, f"{node.name}.{method.name}")
+        for node in module.classes
+        for method in methods(node)
+    ]
+    for outer, outer_name in outers:
+        for function in _functions_in(outer.body):
+            for decorator in decorators(function, scope):
+                if decorator.name not in _ROLES or not decorator.server:
+                    continue
+                entry = f"{outer_name}.<locals>.{function.name}"
+                arguments = outer.args
+                required = [p.arg for p, default in syntax.parameters(arguments) if default is None]
+                unknown = [name for name in required if name not in (decorator.server, "self")]
+                if unknown:
+                    message = f"{function.name!r} is not a tool: {outer_name} needs {unknown[0]!r}"
+                    fix = f"give {unknown[0]!r} a default, or declare the tool at the top level"
+                    findings.note("not-offered", message, function.lineno, fix)
+                else:
+                    yield _decorated(function, decorator, scope, findings, entry)
+
+
+def _functions_in(body: list[ast.stmt]) -> Iterator[Function]:
+    """Yield the functions that statements define, but not those inside of these."""
+    for node in body:
+        if isinstance(node, Function):
+            yield node
+        elif not isinstance(node, ast.ClassDef):
+            for name in ("body", "orelse", "finalbody"):
+                yield from _functions_in(getattr(node, name, []))
 
 
 def plain_functions(module: Module, findings: Findings) -> Iterator[Declaration]:
@@ -106,11 +143,20 @@ def _is_described(function: Function) -> bool:
 
 
 def _decorated(
-    function: Function, decorator: Decorator, scope: NameScope, findings: Findings
+    function: Function,
+    decorator: Decorator,
+    scope: NameScope,
+    findings: Findings,
+    entry: str | None = None,
 ) -> Declaration:
     call, role = decorator.call, _ROLES[decorator.name]
     first = "uri" if role is Role.RESOURCE else "name"
-    values = keywords(call, scope, findings, function.name, positional=(first,))
+    is_own = not decorator.server and decorator.origin.partition(".")[0] in ("", "toolkiln")
+    known = None if is_own else {first, *OPTIONS, "mime_type", *_FOREIGN_OPTIONS}
+    values = keywords(call, scope, findings, function.name, positional=(first,), known=known)
+    if not is_own:
+        values = _translated(values)
+    excluded = values.pop("exclude_args", ())
     line = call.lineno if call else function.lineno
     if decorator.origin.startswith("toolkiln."):
         _check_options(values, decorator.name, line, function.name, findings)
@@ -122,9 +168,10 @@ def _decorated(
     return Declaration(
         dialect=Dialect.DECORATED,
         name=name or function.name,
-        entry=function.name,
+        entry=entry or function.name,
         scope=scope,
         function=function,
+        injected_names=dict.fromkeys(excluded, "default"),
         description=options.text("description"),
         parameters=options.mapping("parameters"),
         parameters_line=line,
@@ -133,6 +180,33 @@ def _decorated(
         requirements=_requirements(call, scope),
         settings=settings_of(call, scope),
     )
+
+
+_FOREIGN_OPTIONS = {
+    "title": "display_name",
+    "requires_confirmation": "needs_approval",
+    "annotations": "annotations",
+    "exclude_args": "exclude_args",
+}
+"""Options of other frameworks' decorators, with ours."""
+_ANNOTATIONS = {
+    "title": "display_name",
+    "readOnlyHint": "read_only",
+    "destructiveHint": "destructive",
+    "idempotentHint": "idempotent",
+    "openWorldHint": "open_world",
+}
+
+
+def _translated(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of another framework's decorator by our names."""
+    own = {_FOREIGN_OPTIONS.get(name, name): value for name, value in values.items()}
+    annotations = own.pop("annotations", None)
+    if isinstance(annotations, dict):
+        own |= {
+            name: annotations[hint] for hint, name in _ANNOTATIONS.items() if hint in annotations
+        }
+    return own
 
 
 def _requirements(call: ast.Call | None, scope: NameScope) -> tuple[tuple[str, int], ...]:
