@@ -19,6 +19,7 @@ from msgspec import Raw
 
 from toolkiln.catalog import manifest
 from toolkiln.config import load
+from toolkiln.docstrings.parser import parse
 from toolkiln.errors import ConfigError, InputError, InvalidCursor
 from toolkiln.execution.executor import ExecutionOutcome, Invocation
 from toolkiln.fleet import wire
@@ -32,7 +33,6 @@ from toolkiln.sandbox.network.connection import ConnectionEnded, parse_request, 
 from toolkiln.schema.arguments import ArgumentChecker
 from toolkiln.schema.providers import PROVIDERS, compile_tool
 from toolkiln.schema.providers.compilers import health
-from toolkiln.spec.docstrings import parse
 from toolkiln.spec.reader import read
 from toolkiln.spec.syntax import decode
 from toolkiln.surfaces.mcp import tools

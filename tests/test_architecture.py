@@ -17,20 +17,21 @@ WIDEST = 100
 
 _BELOW_OPERATIONS = {
     "define", "errors", "appearance", "config", "model", "store", "schema", "docs", "search",
-    "spec", "catalog", "frameworks", "runtime", "security", "execution", "sandbox",
+    "spec", "catalog", "docstrings", "frameworks", "runtime", "security", "execution", "sandbox",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
-    "define": set(),
+    "docstrings": set(),
+    "define": {"docstrings"},
     "errors": set(),
     "appearance": set(),
     "config": {"errors"},
-    "model": {"errors"},
+    "model": {"errors", "docstrings"},
     "store": {"errors", "model"},
     "schema": {"errors", "model"},
     "docs": {"errors", "model"},
     "search": {"errors", "model"},
     "frameworks": {"define"},
-    "spec": {"errors", "model", "appearance", "frameworks"},
+    "spec": {"errors", "model", "appearance", "docstrings", "frameworks"},
     "catalog": {"errors", "model", "store", "spec", "schema", "docs"},
     "runtime": {"define", "frameworks"},
     "security": {"errors", "model", "config", "store", "schema"},

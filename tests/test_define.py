@@ -135,7 +135,7 @@ def test_a_base_tool_can_be_called_by_hand() -> None:
     assert echo.execute({"text": "a"}) == ToolResult(True, "a", "", {})
     assert echo.validate_args({}) == (True, "")
     assert echo.needs_permission({}) is False
-    assert echo.get_detailed_description() == "Says it again."
+    assert echo.get_detailed_description() == "Echo.\n\nSays it again."
 
 
 def test_a_base_tool_may_use_properties() -> None:
@@ -154,7 +154,7 @@ def test_a_base_tool_may_use_properties() -> None:
     shout = Shout()
 
     assert (shout.name, shout.description) == ("shout", "Shout.")
-    assert shout.get_detailed_description() == "Shout."
+    assert shout.get_detailed_description().startswith("Shout.\n\n*No detailed")
 
 
 def test_a_base_tool_without_execute_has_no_instances() -> None:

@@ -373,8 +373,16 @@ class BaseTool(ABC):
         return False
 
     def get_detailed_description(self) -> str:
-        """Return the long description, for people and for models on demand."""
-        return (type(self).__doc__ or self.description or "").strip()
+        """Return the documentation of the class and of `execute` as Markdown for a model.
+
+        It equals `toolkiln show TOOL --as docs`.
+        """
+        from toolkiln.docstrings.description import class_docstring, describe
+
+        docstring = class_docstring(type(self).__doc__, type(self).execute.__doc__)
+        properties = self.parameters.get("properties", {}) if self.parameters else {}
+        description = self.description or docstring.text or f"{type(self).__name__} functionality"
+        return describe(docstring, description, properties)
 
 
 def _mark_function(

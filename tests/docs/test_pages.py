@@ -1,4 +1,4 @@
-"""The page about a tool, and the guide."""
+"""The page about a tool."""
 
 import re
 from typing import Any
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from tables import each_row
-from toolkiln.docs.pages import guide, page, page_name, page_of, prompt_index
+from toolkiln.docs.pages import behaviour, page, page_name, page_of, prompt_index
 from toolkiln.docs.site import rst
 from toolkiln.model.call import Grant
 from toolkiln.model.catalog import Admission
@@ -169,20 +169,10 @@ Sends parcels.
 """)
 
 
-def test_a_guide_has_only_what_a_model_needs() -> None:
-    (tool,) = read(SOURCE, "tools/post.py").tools
-
-    found = headings(guide(tool))
-
-    needed = ("When to use", "Parameters", "Returns", "Errors", "Examples", "Behaviour", "Rights")
-    assert found == ["send", *needed]
-
-
 def test_the_same_spec_gives_the_same_page() -> None:
     first, second = (read(SOURCE, "tools/post.py").tools[0] for _ in range(2))
 
     assert page(first) == page(second)
-    assert guide(first) == guide(second)
 
 
 @each_row(
@@ -316,9 +306,9 @@ def test_no_text_of_a_tool_breaks_out_of_its_place(text: str) -> None:
 
     found = page(tool, granted)
 
-    short = guide(tool)
+    short = behaviour(tool)
     assert headings(found)[1:] in (SECTIONS, SECTIONS[1:])
-    assert set(headings(short)[1:]) <= set(SECTIONS)
+    assert headings(short) == []
     assert kinds(found) | kinds(short) <= _HARMLESS
 
 

@@ -20,6 +20,8 @@ TOOLS = {
             """
             Look up a term of the glossary.
 
+            **⚠️ CRITICAL**: Terms are **case-sensitive**.
+
             **Use cases:**
             - Explaining a term to a newcomer
             """
@@ -45,10 +47,16 @@ TOOLS = {
                 """
                 Look up the term.
 
-                Args:
-                    term (str): The term.
-                    times (int, optional): How often to repeat the meaning. Default: 1.
+                **Args:**
+                    args: Tool arguments dictionary
+                        - term (str, required): The term.
+                        - times (int, optional): How often to repeat the meaning. Default: 1.
+
+                **Examples:**
+                    glossary(term="kiln")
                 """
+                if args["term"] == "help":
+                    return ToolResult(True, self.get_detailed_description(), "", {})
                 if args["term"] == "kinds":
                     kinds = self.output_semantic_type, self.stdout_semantic_type
                     text = " ".join(kind.name for kind in (*kinds, self.stderr_semantic_type))
@@ -98,6 +106,27 @@ async def test_a_base_tool_is_called_unmodified(kiln: Kiln) -> None:
 
     assert (result.status, result.value["stdout"]) == (Status.OK, "meaning meaning "), result.error
     assert result.value["meta"] == {"term": "kiln"}
+
+
+async def test_the_documentation_is_the_same_text_everywhere(kiln: Kiln) -> None:
+    spec = kiln.specs()["glossary"]
+
+    in_the_tool = await kiln.call("glossary", {"term": "help"})
+    described = await kiln.call("describe_tool", {"name": "glossary"})
+
+    assert in_the_tool.value["stdout"] == (
+        "Look up a term of the glossary.\n\n"
+        "⚠️ **Important**: Terms are case-sensitive.\n\n"
+        "**Use cases**\n- Explaining a term to a newcomer\n\n"
+        "**Parameters**\n- term: The term.\n"
+        "- times: How often to repeat the meaning. Default: 1.\n\n"
+        '**Examples**\n```\nglossary(term="kiln")\n```'
+    )
+    assert described.value["guide"] == in_the_tool.value["stdout"]
+    assert kiln.library.guide("glossary") == in_the_tool.value["stdout"]
+    assert spec.detailed_description() == in_the_tool.value["stdout"]
+    assert spec.parameters["properties"]["times"]["default"] == 1
+    assert spec.parameters["required"] == ["term"]
 
 
 async def test_validate_args_refuses_arguments(kiln: Kiln) -> None:

@@ -72,7 +72,8 @@ async def test_agent_finds_reads_about_and_calls_what_it_wrote(forge: Forge) -> 
     assert found["tools"][0]["description"].startswith("Convert a temperature")
     assert 0 < found["confidence"] <= 1
     assert described["parameters"]["required"] == ["celsius"]
-    assert "## Parameters" in described["guide"]
+    assert "**Parameters**" in described["guide"]
+    assert "- Requests no permissions." in described["behaviour"]
     assert len(passages["passages"]) == 2
     first = passages["passages"][0]
     assert first.keys() == {"page", "heading", "citation", "text"}

@@ -1,4 +1,4 @@
-"""Documentation of tools, generated from specs: pages, passages, guides, prompt index, site.
+"""Documentation of tools, generated from specs: pages, passages, prompt index, site.
 
 No tool is run, and no tool's text can affect the layout.
 """

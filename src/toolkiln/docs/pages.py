@@ -1,4 +1,4 @@
-"""Tool pages for people, guides for models, and the prompt index.
+"""Tool pages for people, and the prompt index.
 
 The content comes from static reading; nothing is tested, so declared effects are presented as
 the tool's own claims.
@@ -22,6 +22,7 @@ from toolkiln.docs.blocks import (
     Paragraph,
     Strong,
     TextSpan,
+    blocks_markdown,
     first_sentence,
     joined,
     labelled,
@@ -45,10 +46,9 @@ def page(spec: ToolSpec, admission: Admission | None = None) -> str:
     return markdown(page_of(spec, admission))
 
 
-def guide(spec: ToolSpec) -> str:
-    """Render a Markdown guide for a model that has chosen the tool."""
-    sections = (*_usage_sections(spec), *_behaviour_sections(spec, None))
-    return markdown(DocPage(_title(spec.name), _opening(spec), sections))
+def behaviour(spec: ToolSpec) -> str:
+    """Render how calls of a tool run and what it may do, as a Markdown list for a model."""
+    return blocks_markdown((_list(*_behaviour(spec), *_requested(spec)),))
 
 
 def page_of(spec: ToolSpec, admission: Admission | None = None) -> DocPage:

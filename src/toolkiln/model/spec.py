@@ -1,11 +1,12 @@
 """Tool specs: the result of reading one tool from source, and the health of its schema."""
 
-import re
 from enum import StrEnum
 from typing import Literal
 
 from pydantic import Field
 
+from toolkiln.docstrings.description import describe
+from toolkiln.docstrings.parser import Docstring
 from toolkiln.model.base import JsonSchema, Value
 
 
@@ -129,6 +130,29 @@ class Documentation(Value):
     raises: tuple[RaisesDoc, ...] = ()
     examples: str = ""
 
+    @classmethod
+    def of(cls, docstring: Docstring) -> "Documentation":
+        """Create the documentation from a parsed docstring."""
+        return cls(
+            text=docstring.text,
+            sections=tuple([DocstringSection(title=t, body=b) for t, b in docstring.sections]),
+            parameters=tuple([ParameterDoc(name=n, text=t) for n, t in docstring.parameters]),
+            returns=docstring.returns,
+            raises=tuple([RaisesDoc(type=n, text=t) for n, t in docstring.raises]),
+            examples=docstring.examples,
+        )
+
+    def docstring(self) -> Docstring:
+        """Return the parts as those of a docstring."""
+        return Docstring(
+            text=self.text,
+            sections=tuple((section.title, section.body) for section in self.sections),
+            parameters=tuple((parameter.name, parameter.text) for parameter in self.parameters),
+            returns=self.returns,
+            raises=tuple((error.type, error.text) for error in self.raises),
+            examples=self.examples,
+        )
+
 
 class ToolSpec(Value):
     """Everything that static reading learned about one tool."""
@@ -204,7 +228,8 @@ class ToolSpec(Value):
 
     def detailed_description(self) -> str:
         """Render the documentation as Markdown, for a model that has chosen the tool."""
-        return detailed_description(self.documentation, self.description)
+        properties = self.parameters.get("properties", {})
+        return describe(self.documentation.docstring(), self.description, properties)
 
 
 BUILTIN_NAMES = frozenset(
@@ -236,40 +261,3 @@ class SchemaHealth(Value):
 
     level: HealthLevel
     points: tuple[HealthPoint, ...] = ()
-
-
-# In order of precedence: "Important differences" counts as differences, "Usage notes" as usage.
-_DIFFERENCES = re.compile(
-    r"\b(?:differences?|when not to use|do not use|not for|vs|versus|compared|comparison)\b"
-)
-_USAGES = re.compile(
-    r"\b(?:when to use|use cases?|use (?:this |it )?(?:tool )?(?:when|for)|usage)\b"
-)
-_WARNINGS = re.compile(r"\b(?:important|warnings?|caution|danger|attention)\b")
-_NOTES = re.compile(r"\bnotes?\b")
-
-
-def detailed_description(documentation: Documentation, fallback: str) -> str:
-    """Render documentation as Markdown, with at most one section of each kind."""
-    first: dict[re.Pattern[str], DocstringSection] = {}
-    for section in documentation.sections:
-        title = section.title.casefold()
-        kinds = (_DIFFERENCES, _USAGES, _WARNINGS, _NOTES)
-        kind = next((kind for kind in kinds if kind.search(title)), None)
-        if kind:
-            first.setdefault(kind, section)
-    warning = first.get(_WARNINGS) or first.get(_NOTES)
-    chosen = (warning, first.get(_USAGES), first.get(_DIFFERENCES))
-    parts = [documentation.text or fallback]
-    parts += [f"**{section.title}**\n{section.body}" for section in chosen if section]
-    if documentation.parameters:
-        lines = ["**Parameters**"]
-        for item in documentation.parameters:
-            text = item.text.replace("\n", "\n  ")
-            lines.append(f"- {item.name}: {text}" if text else f"- {item.name}")
-        parts.append("\n".join(lines))
-    if examples := documentation.examples:
-        # Without a fence, `>>>` would be three nested block quotes.
-        fenced = examples if "```" in examples else f"```\n{examples}\n```"
-        parts.append(f"**Examples**\n{fenced}")
-    return "\n\n".join(part for part in parts if part)

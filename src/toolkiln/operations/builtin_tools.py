@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from toolkiln.define import Context, ToolError, tool, tool_metadata
+from toolkiln.docs.pages import behaviour
 from toolkiln.errors import InputError, ToolkilnError, UnknownTool
 from toolkiln.model.admission import AdmissionResult
 from toolkiln.model.call import Task
@@ -117,12 +118,12 @@ class Builtin:
             if name not in visible and not is_builtin:
                 raise UnknownTool(name, visible)
             spec = self._services.registry.spec(name)
-            guide = self._services.library.guide(name)
         return {
             "name": spec.name,
             "description": spec.description,
             "parameters": spec.parameters,
-            "guide": guide,
+            "guide": spec.detailed_description(),
+            "behaviour": behaviour(spec),
         }
 
     @tool(timeout=610, destructive=True, open_world=True)

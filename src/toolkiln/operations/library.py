@@ -20,7 +20,7 @@ from pydantic import Field
 from toolkiln.catalog.catalog import Catalog, utc_now
 from toolkiln.catalog.registry import ToolRegistry
 from toolkiln.config import Settings
-from toolkiln.docs.pages import guide, page, prompt_index
+from toolkiln.docs.pages import page, prompt_index
 from toolkiln.docs.passages import passages
 from toolkiln.errors import ToolkilnError, UnknownTool
 from toolkiln.model.base import Value
@@ -134,7 +134,7 @@ class Library:
 
     def guide(self, name: str) -> str:
         """Return how to use a tool, as Markdown for a model."""
-        return guide(self._registry.spec(name))
+        return self._registry.spec(name).detailed_description()
 
     def prompt_index(self, allow: Allow | None = None) -> str:
         """Return all tools in one line each, for a prompt."""

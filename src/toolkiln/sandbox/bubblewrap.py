@@ -27,7 +27,7 @@ from tempfile import TemporaryFile
 from toolkiln.errors import BackendError
 
 PACKAGE = Path(__file__).parents[1]
-MOUNTED = ("__init__.py", "define.py", "frameworks", "runtime")
+MOUNTED = ("__init__.py", "define.py", "docstrings", "frameworks", "runtime")
 """What the sandbox has of this package."""
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _PUBLIC = ("/etc/ld.so.cache", "/etc/ssl/certs")

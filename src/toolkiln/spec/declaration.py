@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolkiln.docstrings.description import class_docstring
+from toolkiln.docstrings.parser import parse
 from toolkiln.errors import nearest_hint
 from toolkiln.model.base import JsonSchema
 from toolkiln.model.spec import (
@@ -25,7 +27,6 @@ from toolkiln.model.spec import (
 )
 from toolkiln.spec import names, syntax
 from toolkiln.spec.annotations.type_reader import Note, TypeReader
-from toolkiln.spec.docstrings import parse as parse_docstring
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.namespace import Function, NameScope
 from toolkiln.spec.options import DeclaredOptions
@@ -51,7 +52,7 @@ class Declaration:
     docstring: str | None = None
     """Line, name and docstring are by default those of the function."""
     signature_docstring: str | None = None
-    """Describes the parameters if `docstring` does not."""
+    """Docstring of the method that a class's docstring leaves details to."""
     description: str | None = None
     """An explicit description; takes precedence over the docstring."""
     parameters: JsonSchema | None = None
@@ -96,7 +97,7 @@ class FileContext:
 def build_spec(declaration: Declaration, file: FileContext, findings: Findings) -> ToolSpec:
     """Build the spec of one tool, and report its problems."""
     text = (declaration.docstring or "").strip()
-    documentation = parse_docstring(declaration.docstring or "") if text else _EMPTY
+    documentation = _documentation(declaration) if text else _EMPTY
     values = {**file.table, **declaration.options}
     options = DeclaredOptions(values, declaration.name, declaration.line, findings)
     parameters, injected, returns = _schemas(declaration, documentation, file, findings)
@@ -144,6 +145,11 @@ def build_spec(declaration: Declaration, file: FileContext, findings: Findings) 
         path=file.path,
         line=declaration.line,
     )
+
+
+def _documentation(declaration: Declaration) -> Documentation:
+    own, method = declaration.docstring, declaration.signature_docstring
+    return Documentation.of(class_docstring(own, method) if method else parse(own or ""))
 
 
 def _fallback(declaration: Declaration) -> str:
@@ -208,8 +214,6 @@ def _schemas(
     """Return the schema of parameters, the injected parameters, and the schema of the result."""
     function = declaration.function
     parameters = documentation.parameters
-    if not parameters and declaration.signature_docstring:
-        parameters = parse_docstring(declaration.signature_docstring).parameters
     signature = read_signature(
         file.arguments,
         function,

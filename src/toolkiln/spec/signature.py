@@ -10,13 +10,14 @@ from collections.abc import Container, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from toolkiln.docstrings.description import arguments
+from toolkiln.docstrings.parser import parse
 from toolkiln.frameworks.modules import INJECTED_DEFAULTS, INJECTED_TYPES
 from toolkiln.model.base import JsonSchema
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate, jsonable
 from toolkiln.spec.annotations.expressions import last_name, quoted
 from toolkiln.spec.annotations.shapes import Omitted, Unresolved, target
 from toolkiln.spec.annotations.type_reader import Note, TypeReader
-from toolkiln.spec.docstrings import parse
 from toolkiln.spec.namespace import (
     AliasRef,
     External,
@@ -266,13 +267,12 @@ _LIST_OF = re.compile(r"(?:list|array|sequence) of (\w+?)s?$", re.I)
 
 def docstring_schema(docstring: str | None, scope: NameScope) -> JsonSchema | None:
     """Return a schema of the arguments that a docstring lists, or None if it lists none."""
-    parameters = parse(docstring).parameters if docstring else ()
+    parameters = arguments(parse(docstring)) if docstring else ()
     if not docstring or not parameters:
         return None
     properties: dict[str, JsonSchema] = {}
     required = []
-    for parameter in parameters:
-        name, text = parameter.name, parameter.text
+    for name, text in parameters:
         written = _written_type(docstring, name)
         schema = _schema(written, scope)
         default = _DEFAULT.search(written) or _DEFAULT.search(text)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from toolkiln.docstrings.description import ARGUMENTS
 from toolkiln.model.base import JsonSchema
 from toolkiln.model.spec import Dialect, Toolkit
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate
@@ -29,7 +30,6 @@ from toolkiln.spec.options import (
 from toolkiln.spec.signature import docstring_schema
 from toolkiln.spec.syntax import docstring
 
-_DICT_PARAMETERS = ("args", "arguments", "params", "input", "kwargs")
 _INJECTED_PARAMETERS = ("ctx", "context", "agent_state", "agent_id")
 _APPROVAL_METHOD = "needs_permission"
 
@@ -86,7 +86,7 @@ def _base_tool(chain: list[ClassRef], execute: Function, findings: Findings) -> 
         scope=own.body_scope,
         function=execute,
         whole_arguments=whole_arguments,
-        docstring=docstring(node) or docstring(execute),
+        docstring=docstring(node),
         signature_docstring=docstring(execute),
         description=attributes.text("description"),
         named_after=node.name,
@@ -104,7 +104,7 @@ def _approval_method(node: ast.ClassDef) -> FunctionName:
 def _whole_arguments(execute: Function) -> str | None:
     names = [a.arg for a in [*execute.args.posonlyargs, *execute.args.args][1:]]
     passed = [name for name in names if name not in _INJECTED_PARAMETERS]
-    if len(passed) == 1 and passed[0] in _DICT_PARAMETERS:
+    if len(passed) == 1 and passed[0] in ARGUMENTS:
         return passed[0]
     if not passed and execute.args.kwarg is not None and not execute.args.kwonlyargs:
         return execute.args.kwarg.arg
@@ -116,7 +116,7 @@ def _listed_arguments(chain: list[ClassRef], execute: Function) -> JsonSchema:
     scope = chain[0].body_scope
     for text in map(docstring, (execute, *(reference.node for reference in chain))):
         schema = docstring_schema(text, scope)
-        if schema is not None and not schema["properties"].keys() <= {*_DICT_PARAMETERS}:
+        if schema is not None and not schema["properties"].keys() <= {*ARGUMENTS}:
             return schema
     return {"type": "object", "properties": {}}
 

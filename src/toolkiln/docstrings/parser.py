@@ -1,12 +1,13 @@
-"""Docstrings → `Documentation`. Google, NumPy, Sphinx and Markdown styles may be mixed."""
+"""Docstrings → `Docstring`. Google, NumPy, Sphinx and Markdown styles may be mixed.
+
+It needs only the standard library: `BaseTool.get_detailed_description` runs it in the sandbox.
+"""
 
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
-
-from toolkiln.model.spec import DocstringSection, Documentation, ParameterDoc, RaisesDoc
+from typing import Literal, NamedTuple
 
 _MARGIN = re.compile(r"\n( *)(?=[^ \n])")
 _BLANK_LINE = re.compile(r"\n *\n")
@@ -179,10 +180,11 @@ _TITLES = _by_word(
         "returns": "returns, return, yields, yield",
         "raises": "raises, raise, exceptions, throws",
         "examples": "examples, example, example usage, usage example, usage examples",
-        "free": "note, notes, important, important note, important notes, warning, warnings, "
-        "caution, danger, attention, hint, tip, tips, see also, references, todo, attributes, "
-        "methods, warns, receives, deprecated, limitations, best practices, usage, usage notes, "
-        "use case, use cases, use when, difference, differences, key differences, not for",
+        "free": "note, notes, important, important note, important notes, critical, warning, "
+        "warnings, caution, danger, attention, hint, tip, tips, see also, references, todo, "
+        "attributes, methods, warns, receives, deprecated, limitations, best practices, usage, "
+        "usage notes, use case, use cases, use when, benefits, difference, differences, "
+        "key differences, not for",
     }
 )
 """`Args:`, `**Examples**`, `Returns` above a line of dashes; in lower case."""
@@ -208,7 +210,7 @@ _DIRECTIVES = _by_word(
 """`.. note::`."""
 
 _LONG_TITLE = re.compile(
-    r"(?:when (?:not )?to use|use this(?: tool)? (?:when|for|if)"
+    r"(?:when (?:not )?to use|use this(?: tool)? (?:when|for|if)|why use"
     r"|(?:key )?differences? (?:from|to|between|with))(?: [\w`'.-]+){0,4}"
 )
 _ORNAMENT = " !⚠️❗🚨💡📝"
@@ -224,9 +226,25 @@ def _title_of(word: str) -> str:
     return titles.get(word) or word.removeprefix("version").capitalize()
 
 
-def parse(docstring: str) -> Documentation:
+class Docstring(NamedTuple):
+    """The parts of a docstring; pairs are a title or name and its text."""
+
+    text: str = ""
+    sections: tuple[tuple[str, str], ...] = ()
+    parameters: tuple[tuple[str, str], ...] = ()
+    returns: str = ""
+    raises: tuple[tuple[str, str], ...] = ()
+    examples: str = ""
+
+
+def parse(docstring: str) -> Docstring:
     """Parse a docstring as it appears in the source; every text is valid."""
     return _Parser(f"\n{_clean(docstring)}\n").parse()
+
+
+def listed_parameters(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the parameters that the description of another one lists."""
+    return tuple((name, body) for name, body in _items(text, _PARAMETER_ITEM)[0])
 
 
 # Every pattern starts at the line break above its match, so a search only stops at line
@@ -281,21 +299,21 @@ class _Parser:
         self._done = 0
         self._open: _OpenSection | None = None
         self._prose: list[str] = []
-        self._sections: list[DocstringSection] = []
+        self._sections: list[tuple[str, str]] = []
         self._parameters: dict[str, str] = {}
         self._returns: list[str] = []
-        self._raises: list[RaisesDoc] = []
+        self._raises: list[tuple[str, str]] = []
         self._examples: list[str] = []
 
-    def parse(self) -> Documentation:
+    def parse(self) -> Docstring:
         text, at = self._text, 0
         while match := _HEADER.search(text, at):
             at = _READERS[match.lastgroup or ""](self, match)
         self._close(len(text), len(text))
-        return Documentation(
+        return Docstring(
             text=_paragraphs(self._prose),
             sections=tuple(self._sections),
-            parameters=tuple([ParameterDoc(name=n, text=t) for n, t in self._parameters.items()]),
+            parameters=tuple(self._parameters.items()),
             returns=_paragraphs(self._returns),
             raises=tuple(self._raises),
             examples=_paragraphs(self._examples),
@@ -337,8 +355,9 @@ class _Parser:
         title = inner.rstrip(": ")
         has_colon = bold.endswith(":") or inner.endswith(":")
         head, _, tail = title.partition(": ")
-        if not has_colon and tail and _kind_of(head):
-            title, has_colon, first = head, True, f"{tail} {first}".rstrip()
+        if tail and (kind := _kind_of(head)) and (kind == "free" or not has_colon):
+            text = f"{tail}: {first}" if first and has_colon else f"{tail} {first}"
+            title, has_colon, first = head, True, text.rstrip()
         if not title or len(title) > 80 or self._is_content(indent):
             return match.end()
         if not has_colon and (first or title[-1] in ".,;" or not self._is_fresh(start)):
@@ -380,7 +399,7 @@ class _Parser:
             self._describe(_NAME.findall(about)[-1:], text)
         elif kind == "raises":
             types = about.replace(",", " ").split()
-            self._raises += [RaisesDoc(type=type_, text=text) for type_ in types]
+            self._raises += [(type_, text) for type_ in types]
             if not types:
                 self._add_raises(first + self._text[line_end:end])
         elif text:
@@ -496,7 +515,7 @@ class _Parser:
         elif kind == "examples":
             self._examples.append(_join(first, body))
         elif kind == "free":
-            self._sections.append(DocstringSection(title=title, body=_join(first, body)))
+            self._sections.append((title, _join(first, body)))
 
     def _add_parameters(self, title: str, body: str, pattern: re.Pattern[str]) -> None:
         found, stray = _items(body, pattern)
@@ -509,15 +528,15 @@ class _Parser:
             if found:
                 self._prose.append(stray)
             else:
-                self._sections.append(DocstringSection(title=title, body=stray))
+                self._sections.append((title, stray))
 
     def _add_raises(self, body: str) -> None:
         found, stray = _items(body, _EXCEPTION_ITEM)
         for types, text in found:
             if not _says_none(types):
-                self._raises += [RaisesDoc(type=t.strip(), text=text) for t in types.split(",")]
+                self._raises += [(type_.strip(), text) for type_ in types.split(",")]
         if stray:
-            self._raises.append(RaisesDoc(type="Exception", text=stray))
+            self._raises.append(("Exception", stray))
 
     def _describe(self, names: list[str], text: str) -> None:
         for name in names:

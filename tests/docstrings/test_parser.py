@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 
 from properties import examples
 from tables import each_row
+from toolkiln.docstrings import parser
 from toolkiln.model.spec import DocstringSection, Documentation
-from toolkiln.spec.docstrings import parse
+
+
+def parse(docstring: str) -> Documentation:
+    return Documentation.of(parser.parse(docstring))
 
 
 def read(docstring: str) -> Documentation:
