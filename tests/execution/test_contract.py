@@ -23,7 +23,7 @@ from .observers import code
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLAIN = """
-import asyncio, logging, sys, threading
+import asyncio, logging, sys, threading, time
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -81,6 +81,16 @@ async def fail_async(kind: str) -> None:
     await asyncio.sleep(0)
     fail(kind)
 
+def spin(seconds: float) -> None:
+    kept, until = b"x" * (100 << 20), time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+async def spin_async(seconds: float) -> None:
+    for _ in range(2):
+        spin(seconds / 2)
+        await asyncio.sleep(0)
+
 async def wait_async(number: int) -> int:
     await asyncio.sleep(0.001)
     return await asyncio.gather(asyncio.sleep(0, number + 1), asyncio.sleep(0))
@@ -101,14 +111,22 @@ def speak(ctx: Context) -> list[Any]:
     ctx.report_progress(1, 2, "half")
     ctx.log("a line", logging.ERROR)
     ctx.send_message({"day": date(2024, 2, 29)})
-    ctx.inject_tools("other")
+    ctx.send_message("x" * 70_000)
+    (ctx.workdir / "page.html").write_bytes(b"<p>")
+    ctx.send_file("page.html")
+    ctx.inject_tools("other", "third")
+    (ctx.workdir / "page.html").unlink()
     return [ctx.user_id, ctx.agent_id, ctx.agent_state, dict(ctx.secrets)]
 
 async def speak_async(ctx: Context) -> None:
     ctx.report_progress(1, 2, "half")
     ctx.log("a line", logging.ERROR)
     ctx.send_message({"day": date(2024, 2, 29)})
-    ctx.inject_tools("other")
+    ctx.send_message("x" * 70_000)
+    (ctx.workdir / "page.html").write_bytes(b"<p>")
+    ctx.send_file("page.html")
+    ctx.inject_tools("other", "third")
+    (ctx.workdir / "page.html").unlink()
 
 def delegate(ctx: Context, name: str) -> Any:
     try:
@@ -334,12 +352,30 @@ async def test_context_reaches_the_caller(run: Run, name: str) -> None:
 
     if name == "speak":
         assert outcome.value == ["u", "a", {"n": 1}, {}]
-    assert outcome.messages == [{"day": "2024-02-29"}]
-    assert outcome.injected_tools == ["other"]
-    assert [(event.kind, event.text, event.level) for event in events] == [
-        ("progress", "half", None),
-        ("log", "a line", "error"),
+    assert outcome.messages == [{"day": "2024-02-29"}, "x" * 70_000]
+    assert [(file.name, file.data) for file in outcome.files] == [("page.html", b"<p>")]
+    assert outcome.injected_tools == ["other", "third"]
+    assert [(e.kind, e.text, e.level, e.value, e.index) for e in events] == [
+        ("progress", "half", None, None, None),
+        ("log", "a line", "error", None, None),
+        ("message", "", None, {"day": "2024-02-29"}, 0),
+        ("message", events[3].text, None, None, 1),  # large: the Result has it
+        ("file", "page.html", None, {"type": "text/html", "size": 3}, 0),
+        ("injected", "other", None, None, 0),
+        ("injected", "third", None, None, 1),
     ]
+    assert events[3].described.startswith("a message of 70,")
+
+
+@pytest.mark.parametrize("name", ["spin", "spin_async"])
+async def test_processor_time_and_memory_are_measured(run: Run, name: str) -> None:
+    outcome = await run(name, {"seconds": 0.2})
+
+    assert 0.2 <= outcome.cpu < 5
+    if outcome.sandbox == "none":  # of this process as a whole
+        assert outcome.memory is None
+    else:
+        assert 100 << 20 < outcome.memory < 400 << 20
 
 
 async def test_context_holds_what_is_for_this_call(run: Run) -> None:

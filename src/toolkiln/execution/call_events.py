@@ -101,8 +101,8 @@ class RunningCall:
 
     __slots__ = (
         "_arguments", "_canceller", "_cancels", "_clock", "_masked", "_task", "at", "call",
-        "caller", "detail", "digest", "final_record", "is_waiting", "mask", "parent", "progress",
-        "spec", "subscriptions",
+        "caller", "detail", "digest", "emitted", "final_record", "is_waiting", "mask", "parent",
+        "progress", "spec", "subscriptions",
     )  # fmt: skip
 
     def __init__(
@@ -125,6 +125,8 @@ class RunningCall:
         """Remarks for the audit."""
         self.progress = ""
         """Latest progress that the tool reported."""
+        self.emitted = 0
+        """Number of events so far."""
         self.is_waiting = False
         """Whether the call waits for an approval."""
         self.final_record: AuditRecord | None = None
@@ -203,6 +205,8 @@ class RunningCall:
     def _publish(self, event: Event) -> None:
         if event.kind == "progress":
             self.progress = event.described
+        self.emitted += 1
+        event = event.model_copy(update={"number": self.emitted})
         self._notify(lambda observer: observer.event(self, event))
         # A person can only approve what the surface of the outer call reports.
         if self.parent is not None and event.kind == "pending":
@@ -273,7 +277,8 @@ class _MaskedEvents:
                 return
         else:
             text = self._mask.text(event.text)
-        self._publish(event.model_copy(update={"text": text}))
+        value = event.value if event.kind != "message" else self._mask.value(event.value)
+        self._publish(event.model_copy(update={"text": text, "value": value}))
 
     def flush(self, *, cut: bool) -> None:
         for kind in _STREAMS:

@@ -9,6 +9,7 @@ catalogs, permissions and audit; `gateway` owns those. To stop a call, cancel it
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from mimetypes import guess_type
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +22,8 @@ from toolkiln.model.spec import Limits, ToolSpec
 from toolkiln.model.tool import ResolvedTool
 
 _NO_CALLER, _NO_NETWORK = Caller(), HostRules()
+_MAX_EVENT_BYTES = 64_000
+"""Size of a message above which its event leaves it to the Result."""
 
 ReportStage = Callable[[str, int | None, int | None], None]
 """Gets a stage of an installation and, if known, how many packages of how many passed it."""
@@ -113,6 +116,26 @@ class ExecutionOutcome:
     cpu: float | None = None
     memory: int | None = None
     sandbox: str = ""
+
+    def add_message(self, message: Any, size: int, emit: Callable[[Event], None]) -> None:
+        """Add a message of about this many bytes, and report it."""
+        fields: dict[str, Any] = {"value": message}
+        if size > _MAX_EVENT_BYTES:
+            fields = {"text": f"a message of {size:,} bytes"}
+        emit(Event(kind="message", index=len(self.messages), **fields))
+        self.messages.append(message)
+
+    def add_file(self, name: str, data: bytes, emit: Callable[[Event], None]) -> None:
+        """Add a file, and report it without its content."""
+        kind = guess_type(name)[0] or "application/octet-stream"
+        value = {"type": kind, "size": len(data)}
+        emit(Event(kind="file", text=name, value=value, index=len(self.files)))
+        self.files.append(SentFile(name=name, data=data))
+
+    def add_tool(self, name: str, emit: Callable[[Event], None]) -> None:
+        """Add an injected tool, and report it."""
+        emit(Event(kind="injected", text=name, index=len(self.injected_tools)))
+        self.injected_tools.append(name)
 
 
 def call_context(invocation: Invocation) -> dict[str, Any]:

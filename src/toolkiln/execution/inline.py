@@ -15,19 +15,21 @@ from contextlib import suppress
 from contextvars import copy_context
 from copy import deepcopy
 from functools import partial
+from time import thread_time
 from types import CoroutineType, coroutine
 from typing import Any, TypeVar
 
 from toolkiln.execution.executor import ExecutionOutcome, Invocation, call_context
 from toolkiln.execution.outcomes import apply_frame, limit_error
 from toolkiln.execution.questions import CallTimer
-from toolkiln.model.call import Event, SentFile, log_level
+from toolkiln.model.call import Event, log_level
 from toolkiln.model.spec import Role
 from toolkiln.model.tool import ResolvedTool
 from toolkiln.runtime.binder import Binder
 from toolkiln.runtime.call import failure, result_frame
 from toolkiln.runtime.context import injections
 from toolkiln.runtime.loader import typed_settings
+from toolkiln.runtime.wire import encode
 
 T = TypeVar("T")
 Frame = dict[str, Any]
@@ -61,9 +63,11 @@ class InlineExecutor:
             positional, named = bind(invocation.arguments, injected)
             work: Any
             if is_async:
-                work, value = _start(function(*positional, **named))
+                work, value = _start(function(*positional, **named), outcome)
             else:
-                attempt = partial(copy_context().run, _attempt, function, positional, named)
+                attempt = partial(
+                    copy_context().run, _attempt, function, positional, named, outcome
+                )
                 work = asyncio.get_running_loop().run_in_executor(self._threads, attempt)
             if work is not None:
                 timeout = asyncio.timeout(invocation.bounds.timeout)
@@ -87,7 +91,7 @@ class InlineExecutor:
             apply_frame(outcome, frame, invocation)
             return outcome
         if tool.spec.role is Role.RESOURCE and type(value) in (bytes, bytearray):
-            outcome.files.append(SentFile(name="content", data=bytes(value)))
+            outcome.add_file("content", bytes(value), invocation.emit)
             value = None
         apply_frame(outcome, result_frame(value), invocation)
         return outcome
@@ -157,7 +161,7 @@ async def _run_with_timer(
         timer.stop()
 
 
-def _start(work: Any) -> tuple[Awaitable[Any] | None, Any]:
+def _start(work: Any, outcome: ExecutionOutcome) -> tuple[Awaitable[Any] | None, Any]:
     """Run a coroutine to its first wait; return the rest, or None and its value.
 
     Many functions never wait, and a timeout for them costs more than they do.
@@ -165,14 +169,15 @@ def _start(work: Any) -> tuple[Awaitable[Any] | None, Any]:
     if type(work) is not CoroutineType:
         return work, None
     try:
-        awaited = work.send(None)
+        with _Processor(outcome):
+            awaited = work.send(None)
     except StopIteration as done:
         return None, done.value
-    return _resumed(work, awaited), None
+    return _resumed(work, awaited, outcome), None
 
 
 @coroutine
-def _resumed(work: Any, awaited: Any) -> Generator[Any, Any, Any]:
+def _resumed(work: Any, awaited: Any, outcome: ExecutionOutcome) -> Generator[Any, Any, Any]:
     """Continue a coroutine that waits."""
     while True:
         try:
@@ -182,17 +187,37 @@ def _resumed(work: Any, awaited: Any) -> Generator[Any, Any, Any]:
         else:
             step = partial(work.send, sent)
         try:
-            awaited = step()
+            with _Processor(outcome):
+                awaited = step()
         except StopIteration as done:
             return done.value
 
 
+class _Processor:
+    """Adds the processor time of this thread to an outcome."""
+
+    __slots__ = "_outcome", "_start"
+
+    def __init__(self, outcome: ExecutionOutcome) -> None:
+        self._outcome = outcome
+
+    def __enter__(self) -> None:
+        self._start = thread_time()
+
+    def __exit__(self, *_: object) -> None:
+        self._outcome.cpu = (self._outcome.cpu or 0.0) + thread_time() - self._start
+
+
 def _attempt(
-    function: Callable[..., Any], positional: tuple[Any, ...], named: dict[str, Any]
+    function: Callable[..., Any],
+    positional: tuple[Any, ...],
+    named: dict[str, Any],
+    outcome: ExecutionOutcome,
 ) -> tuple[Any, BaseException | None]:
     """Call a function; return its exception, because futures do not accept all of them."""
     try:
-        return function(*positional, **named), None
+        with _Processor(outcome):
+            return function(*positional, **named), None
     except BaseException as error:  # noqa: BLE001 - the tool's; it becomes the result
         return None, error
 
@@ -232,12 +257,13 @@ def _apply(frame: Frame, invocation: Invocation, outcome: ExecutionOutcome) -> N
             level = log_level(frame["level"])
             invocation.emit(Event(kind="log", text=frame["message"], level=level))
         case "message":
-            outcome.messages.append(frame["value"])
+            size = len(encode(frame["value"]))
+            outcome.add_message(frame["value"], size, invocation.emit)
         case "inject":
-            outcome.injected_tools += frame["names"]
+            for name in frame["names"]:
+                outcome.add_tool(name, invocation.emit)
         case "file":
-            data = b64decode(frame["data"])
-            outcome.files.append(SentFile(name=frame["name"], data=data))
+            outcome.add_file(frame["name"], b64decode(frame["data"]), invocation.emit)
 
 
 def _reply(frame: Frame, invocation: Invocation, loop: asyncio.AbstractEventLoop) -> Frame:

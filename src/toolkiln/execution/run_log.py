@@ -124,8 +124,8 @@ class RunRecord:
 
     def add(self, event: Event) -> None:
         """Keep an event, and drop the oldest ones if there are too many."""
-        text = event.described if event.kind == "progress" else event.text
-        run_event = RunEvent(time.time(), event.kind, text[:_MAX_EVENT_TEXT], event.level)
+        text = event.described[:_MAX_EVENT_TEXT]
+        run_event = RunEvent(time.time(), event.kind, text, event.level)
         if not isinstance(self.events, deque):
             self.events = deque()
         events = self.events

@@ -79,7 +79,8 @@ class PendingCall:
     """A call in flight; several callers may await it."""
 
     __slots__ = (
-        "entry", "envelope", "is_ours", "is_remembered", "misses", "since", "subject", "waiters",
+        "entry", "envelope", "event", "is_ours", "is_remembered", "misses", "since", "subject",
+        "waiters",
     )  # fmt: skip
 
     def __init__(self, envelope: Envelope, now: float) -> None:
@@ -91,6 +92,8 @@ class PendingCall:
         self.is_remembered = envelope.remember
         self.misses = 0
         """How many checks in a row did not find it."""
+        self.event = 0
+        """Number of the latest event: a worker repeats those whose arrival is uncertain."""
         self.subject = b""
         """What signed replies to it name (`wire.reply_subject`)."""
         self.entry = (0, 0)
@@ -492,6 +495,9 @@ class FleetClient:
         except Malformed as error:
             _log.error("an event of %s cannot be read: %s", pending.envelope.tool, error)
             return
+        if 0 < event.number <= pending.event:
+            return
+        pending.event = max(pending.event, event.number)
         for waiter in pending.waiters:
             if event.kind == "pending":
                 waiter.stop_timer()  # a person may take any time
@@ -553,7 +559,8 @@ class FleetClient:
         if state == "missing" and envelope.repeatable and pending.is_ours:
             admission = await self._queue(envelope.pool).enqueue(self._sealed(envelope))
             if not isinstance(admission, Overloaded | DeliveryConflict):
-                pending.misses, pending.since = 0, asyncio.get_running_loop().time()
+                pending.misses, pending.event = 0, 0
+                pending.since = asyncio.get_running_loop().time()
                 return
         self._handle(_end(envelope.record, "lost"))
 

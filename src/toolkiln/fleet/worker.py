@@ -15,10 +15,11 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from toolkiln.errors import InputError, StoreError
+from toolkiln.errors import InputError, StoreError, Unreachable
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import ControlMessage, Delivery, Ending
 from toolkiln.fleet.leases import NOT_STARTED, LeaseTable, apply_step
@@ -63,36 +64,41 @@ _EVENT_PAUSE = 0.05
 """Seconds between batches to one caller."""
 _MAX_EVENTS, _MAX_CHARACTERS = 200, 200_000
 """Maximum unsent events of one call, and their characters; more are dropped."""
+_SEND_SECONDS = 10.0
+"""Seconds that events wait for Redis."""
+_ATTEMPT_NUMBERS = 10**9
+"""Numbers of the events of one attempt: those of a later attempt are larger."""
 
 
 class EventPublisher:
     """Sends the events of one worker's calls to their callers.
 
-    Events are sent in batches a few times per second, and only the last progress of a batch; those
-    that cannot be sent are dropped. A question is sent at once, after the call's earlier events.
+    Events are sent in batches a few times per second, and only the last progress of a batch. While
+    Redis is unreachable they are sent again; clients ignore repeated numbers. A question is sent
+    at once, after the call's earlier events.
     """
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._unsent: dict[str, dict[str, list[Event]]] = defaultdict(dict)
+        self._unsent: dict[str, dict[str, _Batch]] = defaultdict(dict)
         """By reply stream and record."""
         self._subjects: dict[str, bytes] = {}
         """By record: the subject of signed replies (`reply_subject`)."""
         self._senders: dict[str, asyncio.Task[None]] = {}
         """By reply stream."""
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By reply stream: a batch that is sent again stays before the next."""
 
-    def observer(self, envelope: Envelope) -> Observe:
+    def observer(self, envelope: Envelope, tries: int = 0) -> Observe:
         """Return an observer that publishes the events of one call."""
-        reply_to, record = envelope.reply_to, envelope.record
+        first, reply_to, record = tries * _ATTEMPT_NUMBERS, envelope.reply_to, envelope.record
         subject = self._subjects[record] = reply_subject(envelope)
 
         def observe(event: Event) -> None:
             self._subjects[record] = subject
-            events = self._unsent[reply_to].setdefault(record, [])
-            if events and event.kind == events[-1].kind == "progress":
-                events[-1] = event
-            elif event.kind == "pending" or not _is_full(events):
-                events.append(event)
+            if event.number:
+                event = event.model_copy(update={"number": first + event.number})
+            self._unsent[reply_to].setdefault(record, _Batch()).add(event)
             if reply_to not in self._senders:
                 self._senders[reply_to] = asyncio.create_task(self._run(reply_to))
 
@@ -101,7 +107,9 @@ class EventPublisher:
     async def flush(self, envelope: Envelope) -> None:
         """Send all events of a call; its end must not overtake them."""
         reply_to, record = envelope.reply_to, envelope.record
-        await self._send_events(reply_to, {record: self._unsent[reply_to].pop(record, [])})
+        async with self._lock(reply_to):
+            batch = self._unsent[reply_to].pop(record, _Batch())
+            await self._send_events(reply_to, {record: batch})
         self._subjects.pop(record, None)
         if not self._unsent[reply_to] and reply_to not in self._senders:
             del self._unsent[reply_to]
@@ -114,28 +122,50 @@ class EventPublisher:
 
     async def _run(self, reply_to: str) -> None:
         try:
-            while events := self._unsent.pop(reply_to, None):
-                await self._send_events(reply_to, events)
+            while reply_to in self._unsent:
+                async with self._lock(reply_to):
+                    await self._send_events(reply_to, self._unsent.pop(reply_to, {}))
                 await asyncio.sleep(_EVENT_PAUSE)
         finally:
             del self._senders[reply_to]
 
-    async def _send_events(self, reply_to: str, events: dict[str, list[Event]]) -> None:
+    def _lock(self, reply_to: str) -> asyncio.Lock:
+        return self._locks.setdefault(reply_to, asyncio.Lock())
+
+    async def _send_events(self, reply_to: str, events: "dict[str, _Batch]") -> None:
         replies = [
             CallReply(record, "event", event_to_wire(event), Proof(self._subjects.get(record, b"")))
             for record, batch in events.items()
-            for event in batch
+            for event in batch.events
         ]
-        if not replies:
+        until = time.monotonic() + _SEND_SECONDS
+        while replies:
+            try:
+                await self._queue.send(reply_to, replies)
+                return
+            except StoreError as error:
+                if not isinstance(error, Unreachable) or time.monotonic() >= until:
+                    _log.warning("cannot send %d events: %s", len(replies), error.message)
+                    return
+            await asyncio.sleep(_EVENT_PAUSE)
+
+
+class _Batch:
+    """Unsent events of one call."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._characters = 0
+
+    def add(self, event: Event) -> None:
+        """Add an event, unless the batch is full."""
+        if self.events and event.kind == self.events[-1].kind == "progress":
+            self.events[-1] = event
             return
-        try:
-            await self._queue.send(reply_to, replies)
-        except StoreError as error:
-            _log.warning("cannot send %d events: %s", len(replies), error.message)
-
-
-def _is_full(events: list[Event]) -> bool:
-    return len(events) >= _MAX_EVENTS or sum(len(event.text) for event in events) >= _MAX_CHARACTERS
+        is_full = len(self.events) >= _MAX_EVENTS or self._characters >= _MAX_CHARACTERS
+        if event.kind == "pending" or not is_full:
+            self.events.append(event)
+            self._characters += event.size
 
 
 @dataclass(slots=True)
@@ -299,7 +329,7 @@ class Worker:
         if delivery.deadline_ms is not None:
             remaining = max(1, delivery.deadline_ms - self._now_ms()) / 1000
         if envelope.events and envelope.reply_to:
-            observe = self._events.observer(envelope)
+            observe = self._events.observer(envelope, delivery.tries)
         step: Result | Requeue | End | Bury | None
         try:
             if not run.why:

@@ -1,5 +1,6 @@
 """Calls, events, results and tasks. A failing tool is a result, not an exception."""
 
+import json
 import os
 from dataclasses import dataclass
 from enum import StrEnum
@@ -89,17 +90,35 @@ def log_level(number: float) -> LogLevel:
 class Event(Value):
     """An event of a running call."""
 
-    kind: Literal["progress", "log", "stdout", "stderr", "pending"]
-    """`pending`: the call waits for approval; the text is the id of the approval."""
-    text: str
+    kind: Literal["progress", "log", "stdout", "stderr", "pending", "message", "file", "injected"]
+    """`pending`: the call waits for approval; the text is the id of the approval. `file`: the
+    text is its name. `injected`: the text is the name of a tool."""
+    text: str = ""
     done: float | None = None
     total: float | None = None
     level: LogLevel | None = None
     """Level of a log line."""
+    value: Any = None
+    """A message, or null if it is large; the media type and the size of a file."""
+    index: int | None = None
+    """Position in `messages`, `files` or `injected_tools` of the Result."""
+    number: int = 0
+    """Position among all events of the call, from 1."""
+
+    @property
+    def size(self) -> int:
+        """Characters to store, approximately."""
+        return len(self.text) + (len(self.described) if self.kind == "message" else 0)
 
     @property
     def described(self) -> str:
-        """Progress as text."""
+        """The event in words."""
+        if self.kind == "message":
+            if isinstance(self.value, str):
+                return self.value
+            return self.text or json.dumps(self.value, ensure_ascii=False)
+        if self.kind == "file":
+            return f"{self.text} ({self.value['type']}, {self.value['size']:,} bytes)"
         share = f"{self.done:g}" if self.done is not None else ""
         share += f" of {self.total:g}" if self.total is not None else ""
         return f"{self.text} ({share})" if self.text and share else self.text or share
@@ -144,8 +163,9 @@ class Timing(Value):
     """Unix time."""
     duration: float = 0.0
     cpu: float | None = None
+    """Processor time in seconds; null if it is unknown."""
     memory: int | None = None
-    """Peak memory in bytes, if known."""
+    """Peak resident memory in bytes; null if it is unknown."""
 
 
 class Result(Value):

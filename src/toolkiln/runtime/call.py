@@ -64,10 +64,19 @@ def finish(channel: Channel, frame: Frame) -> None:
         except BaseException:  # noqa: S110 - the tool may have replaced the stream
             pass
     try:
-        channel.send(frame)
+        channel.send({**frame, **_usage()})
     except BaseException:  # the host closed the socket, or memory ran out
         _exit(121)
     _exit(0)
+
+
+def _usage() -> Frame:
+    """Measure this process and the children that it waited for."""
+    import resource
+
+    own, children = (resource.getrusage(who) for who in (0, -1))
+    cpu = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    return {"cpu": round(cpu, 4), "memory": max(own.ru_maxrss, children.ru_maxrss) * 1024}
 
 
 def _result(entry: EntryPoint, call: Mapping[str, Any], channel: Channel) -> Frame:

@@ -290,12 +290,15 @@ class BwrapProcess:
         if self._process.returncode is None:
             signal.pidfd_send_signal(self.pidfd, signal.SIGTERM)
 
-    def reap(self) -> tuple[int, float, int]:
-        """Return the wait status, CPU seconds and peak memory of the ended process."""
+    def reap(self) -> tuple[int, float]:
+        """Return the wait status and CPU seconds of the ended process.
+
+        Its peak memory would be ours: the kernel counts what it had before it ran the command.
+        """
         _, status, usage = os.wait4(self.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         os.close(self.pidfd)
-        return status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+        return status, usage.ru_utime + usage.ru_stime
 
     def read_errors(self) -> str:
         """Return the process's stderr and close it."""

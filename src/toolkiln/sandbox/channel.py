@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from toolkiln.execution.executor import ExecutionOutcome, Invocation
-from toolkiln.model.call import Event, SentFile, log_level
+from toolkiln.model.call import Event, log_level
 from toolkiln.runtime.wire import encode
 
 _HEADER = 4
@@ -38,6 +38,8 @@ _MAX_OUTPUT = 64 << 20
 _MAX_FILES = 32 << 20
 _MAX_NAME = 200
 _MAX_DEPTH = 150
+_MAX_USAGE = 1e15
+"""Larger than any processor time or memory."""
 _FINAL = ("result", "tool_result", "error")
 
 Frame = dict[str, Any]
@@ -62,6 +64,8 @@ class CallChannel:
         self._incoming = bytearray()
         self._outgoing = bytearray()
         self._frames = 0
+        self._size = 0
+        """Bytes of the current frame."""
         self._weight = 0
         self._opened = 0.0
         self._file_bytes = 0
@@ -178,6 +182,7 @@ class CallChannel:
         body = bytes(incoming[_HEADER : _HEADER + size])
         del incoming[: _HEADER + size]
         self._frames += 1
+        self._size = size
         if self._frames > _MAX_FRAMES:
             self._break(f"the tool sent more than {_MAX_FRAMES:,} messages")
             return None
@@ -221,13 +226,14 @@ class CallChannel:
         self._invocation.emit(Event(kind="log", text=str(frame["message"]), level=level))
 
     def _on_message(self, frame: Frame) -> None:
-        self._outcome.messages.append(frame["value"])
+        self._outcome.add_message(frame["value"], self._size, self._invocation.emit)
 
     def _on_inject(self, frame: Frame) -> None:
-        names = self._outcome.injected_tools
-        names += [str(name)[:_MAX_NAME] for name in frame["names"][: _MAX_INJECTED + 1]]
-        if len(names) > _MAX_INJECTED:
+        room = _MAX_INJECTED - len(self._outcome.injected_tools)
+        if len(frame["names"]) > room:
             self._break(f"the tool injected more than {_MAX_INJECTED} tools")
+        for name in frame["names"][:room]:
+            self._outcome.add_tool(str(name)[:_MAX_NAME], self._invocation.emit)
 
     def _on_file(self, frame: Frame) -> None:
         data = b64decode(frame["data"], validate=True)
@@ -236,7 +242,8 @@ class CallChannel:
             self._break(f"the tool sent more than {_MAX_FILES:,} bytes of files")
             return
         name = PurePosixPath(str(frame["name"]).replace("\0", "")).name[:_MAX_NAME]
-        self._outcome.files.append(SentFile(name=name if name.strip(".") else "file", data=data))
+        name = name if name.strip(".") else "file"
+        self._outcome.add_file(name, data, self._invocation.emit)
 
     def _on_nested_call(self, frame: Frame) -> None:
         tool, arguments = frame["tool"], frame["arguments"]
@@ -382,10 +389,16 @@ def _checked_final(frame: Frame) -> Frame:
         raise ValueError("notes must be a short list")
     if not all(isinstance(note, str) and len(note) <= _MAX_NOTE for note in notes):
         raise ValueError("notes must be short texts")
+    frame = {**frame, "cpu": _usage(frame.get("cpu")), "memory": _usage(frame.get("memory"))}
     if frame["op"] == "error":
         bounded = {"type": str(frame.get("type"))[:100]}
         return {**frame, **bounded, "message": str(frame.get("message"))[:_MAX_ERROR]}
     return frame
+
+
+def _usage(value: Any) -> float | None:
+    number = _to_float(value)
+    return number if number is not None and 0 <= number < _MAX_USAGE else None
 
 
 def _to_float(value: Any) -> float | None:

@@ -303,6 +303,9 @@ class SandboxExecutor:
         bounds = invocation.bounds
         if kind == "frame":
             apply_frame(outcome, data, invocation)
+            # As the process measured them: its end, and the kernel's figures, come too late.
+            memory = data["memory"]
+            outcome.cpu, outcome.memory = data["cpu"], None if memory is None else int(memory)
             if invocation.workspace is not None and invocation.workspace.writable:
                 excess = await asyncio.to_thread(exceeded, invocation.workspace)
                 if excess:  # written after the last periodic check
@@ -323,6 +326,9 @@ class SandboxExecutor:
             )
             return
         process.kill()
+        waiting = asyncio.ensure_future(ended)
+        if (await asyncio.wait([waiting], timeout=_EXIT_GRACE))[0]:
+            outcome.cpu, outcome.memory = waiting.result().cpu, waiting.result().memory
         if kind == "timeout":
             outcome.status, outcome.error = limit_error("timeout", bounds)
         elif kind == "quota":

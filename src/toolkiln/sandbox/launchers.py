@@ -85,7 +85,7 @@ class SandboxPaths:
 
 @dataclass(frozen=True, slots=True)
 class ProcessExit:
-    """The wait status and resource usage of an ended process."""
+    """The wait status and resource usage of an ended process; null if the mode cannot tell."""
 
     status: int
     cpu: float | None = None
@@ -343,8 +343,10 @@ def _end(process: BwrapProcess) -> str:
 
 
 class _Processes:
-    def __init__(self, cgroup: Cgroup) -> None:
+    def __init__(self, cgroup: Cgroup, *, measures_cpu: bool) -> None:
+        """`measures_cpu`: whether a process waits for its job, so that its time counts."""
         self._cgroup = cgroup
+        self._measures_cpu = measures_cpu
         self._running: dict[BwrapProcess, Callable[[], None]] = {}
         """The function that ends each."""
 
@@ -361,10 +363,13 @@ class _Processes:
             loop.remove_reader(process.pidfd)
             if self._running.pop(process, None) is None:  # another thread has killed it
                 return
-            status, cpu, memory = process.reap()
+            status, cpu = process.reap()
             out_of_memory = self._cgroup.kills() > kills
             ended = ProcessExit(
-                job_status(status), cpu, memory, out_of_memory, process.read_errors()
+                job_status(status),
+                cpu if self._measures_cpu else None,
+                out_of_memory=out_of_memory,
+                platform_error=process.read_errors(),
             )
             if not future.done():
                 future.set_result(ended)
@@ -401,7 +406,7 @@ class BwrapLauncher:
         self._bwrap = bwrap
         self._python = python
         self._cgroup = cgroup
-        self._processes = _Processes(cgroup)
+        self._processes = _Processes(cgroup, measures_cpu=False)
         self.close, self.kill = self._processes.close, self._processes.kill
 
     async def ready(self) -> None:
@@ -453,7 +458,7 @@ class ProcessLauncher:
         origin = hashlib.sha256("\n".join(map(str, base_packages())).encode()).hexdigest()
         self._base = state / "base" / origin[:16]
         self._cgroup = cgroup
-        self._processes = _Processes(cgroup)
+        self._processes = _Processes(cgroup, measures_cpu=True)
         self.close, self.kill = self._processes.close, self._processes.kill
 
     async def ready(self) -> None:

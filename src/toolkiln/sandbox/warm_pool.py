@@ -12,7 +12,7 @@ import socket
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolkiln.errors import BackendError
@@ -77,7 +77,8 @@ class WarmProcess:
             frame = await _receive(self.control)
             status, cpu, memory = (_number(frame, name) for name in ("status", "cpu", "memory"))
         except (OSError, ValueError, EOFError):
-            return await asyncio.shield(self.process.ended)
+            # The figures of the worker are not those of the call.
+            return replace(await asyncio.shield(self.process.ended), cpu=None, memory=None)
         return ProcessExit(int(status), cpu, int(memory) * 1024)
 
 
