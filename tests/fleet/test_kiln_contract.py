@@ -201,8 +201,17 @@ async def test_all_wrong_arguments_are_reported_ahead_or_in_the_call(kiln: Kiln)
 
 
 async def test_what_a_tool_hands_out_arrives(kiln: Kiln) -> None:
-    result = await kiln.call("send_out")
+    seen: list[Event] = []
 
+    result = await kiln.call("send_out", observe=seen.append)
+
+    assert [(e.kind, e.text, e.value, e.index, e.number) for e in seen] == [
+        ("file", "data.bin", {"type": "application/octet-stream", "size": 256}, 0, 1),
+        ("message", "", {"card": "hello"}, 0, 2),
+        ("injected", "add", None, 0, 3),
+    ]
+    assert 0 < (result.timing.cpu or 0) < 30
+    assert 1 << 20 < (result.timing.memory or 0) < 1 << 30
     assert [(file.name, file.data) for file in result.files] == [("data.bin", bytes(range(256)))]
     assert result.messages == ({"card": "hello"},)
     assert result.injected_tools == ("add",)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from execution.observers import RecordingObserver
 from tables import each_row
 from toolkiln.model.call import Status
 
@@ -64,6 +65,8 @@ NONSENSE = [
     '{"op":"tool_result","value":1}',
     '{"op":"tool_result","value":{"ok":true}}',
     '{"op":"tool_result","value":{"ok":true,"stdout":1,"stderr":2}}',
+    '{"op":"result","value":1,"cpu":1' + "0" * 400 + "}",
+    '{"op":"message"}',
     '{"op":"progress"}',
     '{"op":"progress","done":1' + "0" * 400 + ',"total":1,"message":""}',
     '{"op":"loaded"}',
@@ -101,7 +104,16 @@ async def test_a_question_has_to_wait_for_the_answer_to_the_last(service: Servic
     ],
 )  # fmt: skip
 async def test_floods_of_frames_end_the_call(service: Service, kind: str, code: str) -> None:
+    observer = RecordingObserver()
+    unsubscribe = service.kiln.engine.events.subscribe(observer)
+
     assert await service.code("say_much", kind=kind) == code
+
+    unsubscribe()
+    events = [event for tool, event in observer.events if tool == "say_much"]
+    assert [event.number for event in events] == [*range(1, len(events) + 1)]
+    assert len(events) <= 10_000
+    assert max((event.size for event in events if event.kind != "progress"), default=0) < 64_100
 
 
 async def test_frames_after_the_result_are_ignored(service: Service, marker: str) -> None:
@@ -138,6 +150,15 @@ async def test_names_of_files_are_names_only(service: Service, name: str, kept: 
     result = await service.attack("say", body=body, then="return")
 
     assert [(file.name, file.data) for file in result.files] == [(kept, b"x")]
+
+
+@one_mode
+async def test_figures_that_make_no_sense_are_left_out(service: Service) -> None:
+    body = '{"op":"result","value":1,"cpu":-5,"memory":"much"}'
+
+    timing = (await service.attack("say", body=body, then="return")).timing
+
+    assert (timing.cpu, timing.memory) == (None, None)
 
 
 @each_row("then, code", [("exit", "failed: no_result"), ("wait", "failed: signalled")])

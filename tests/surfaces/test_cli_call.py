@@ -321,8 +321,11 @@ class TestWhatComesBesideAResult:
         assert done.out == "sent\n"
         assert "a line of the log\n" in done.err
         assert "'a.txt' (7 bytes); --files FOLDER saves it" in done.err
-        assert 'message: {"kind": "card"}' in done.err
-        assert "offers random" in done.err
+        assert done.err.count('message: {"kind": "card"}') == 1
+        assert done.err.count("offers random") == 1
+        lines = ("file: a.txt (text/plain, 7 bytes)", "message: ", "offers ", "a line of the log")
+        places = [done.err.index(line) for line in lines]
+        assert places == sorted(places)  # while the call runs, in order
 
     def test_files_are_kept_on_request_and_never_overwritten(
         self, shell: Shell, tmp_path: Path

@@ -6,6 +6,7 @@ time and need no store.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from math import inf
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -20,6 +21,10 @@ from toolkiln.model.call import Call, Event, Result, Task, TaskState
 from toolkiln.model.identity import Caller
 from toolkiln.model.question import Question, Reply
 
+_MAX_EVENTS, _MAX_CHARACTERS = 1_000, 200_000
+"""Events of a call, and their characters, that are kept for those who follow it again."""
+_MAX_ENDED = 50
+"""Ended calls whose events are kept."""
 MAX_CALLS_PER_USER = 500
 """Unfinished calls of one user over the network."""
 _NETWORK = frozenset({"http", "mcp"})
@@ -33,12 +38,17 @@ Key = tuple[str | None, ...]
 
 
 class _TaskObserver(CallObserver):
-    """Observer of a call that may become a task; `wake` is called when it waits for a person."""
+    """Observer of a call that may become a task; `wake` is called when it waits for a person.
+
+    It keeps the latest events.
+    """
 
     def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
         self._wake = wake
         self.call: RunningCall | None = None
         self.is_pending = False
+        self.events: deque[Event] = deque()
+        self._characters = 0
 
     @property
     def progress(self) -> str:
@@ -48,6 +58,10 @@ class _TaskObserver(CallObserver):
         self.call = call
 
     def event(self, _: RunningCall, event: Event, /) -> None:
+        self.events.append(event)
+        self._characters += event.size
+        while len(self.events) > _MAX_EVENTS or self._characters > _MAX_CHARACTERS:
+            self._characters -= self.events.popleft().size
         if event.kind == "pending":
             self.is_pending = True
             self._wake()
@@ -75,6 +89,7 @@ class TaskService:
         self.soft_limit = soft_limit
         """Default of `wait_seconds`."""
         self._running: dict[asyncio.Task[Any], _RunningTask] = {}
+        self._ended: deque[_RunningTask] = deque(maxlen=_MAX_ENDED)
 
     async def call_detached(
         self,
@@ -169,17 +184,25 @@ class TaskService:
             )
 
     def subscribe(
-        self, caller: Caller, call_id: str, observer: CallObserver
+        self, caller: Caller, call_id: str, observer: CallObserver, after: int | None = None
     ) -> Callable[[], None] | None:
         """Subscribe to a call of this process; returns a function that unsubscribes.
 
-        None: no such call of the caller runs here.
+        With `after`, the observer first gets the events after that number, as far as they are
+        kept. None: the caller has no such call here.
         """
-        entries = [e for e in self._running.values() if e.key == _key(caller, call_id)]
+        key, ends = _key(caller, call_id), []
+        known = [*self._running.values(), *(self._ended if after is not None else ())]
+        entries = [entry for entry in known if entry.key == key]
         if not entries:
             return None
-        calls = [e.observer.call for e in entries if e.observer and e.observer.call]
-        ends = [self._gateway.events.subscribe(observer, call=call) for call in calls]
+        for task in (entry.observer for entry in entries):
+            if task is None or task.call is None:
+                continue
+            for event in tuple(task.events) if after is not None else ():
+                if event.number > after:
+                    observer.event(task.call, event)
+            ends.append(self._gateway.events.subscribe(observer, call=task.call))
 
         def unsubscribe() -> None:
             for end in ends:
@@ -208,7 +231,13 @@ class TaskService:
 
     def _keep(self, running: "asyncio.Task[T]", entry: _RunningTask) -> "asyncio.Task[T]":
         self._running[running] = entry
-        running.add_done_callback(self._running.pop)
+
+        def end(_: object) -> None:
+            del self._running[running]
+            if entry.observer is not None and entry.observer.events:
+                self._ended.append(entry)
+
+        running.add_done_callback(end)
         return running
 
     async def _adopt(

@@ -167,8 +167,8 @@ def result_from_wire(data: bytes) -> Result:
 
 
 def event_to_wire(event: Event) -> bytes:
-    """Encode an event."""
-    return pack(event.__dict__)
+    """Encode the fields of an event that differ from their defaults."""
+    return pack(_changed_fields(event))
 
 
 def event_from_wire(data: bytes) -> Event:

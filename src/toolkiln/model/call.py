@@ -114,8 +114,6 @@ class Event(Value):
     def described(self) -> str:
         """The event in words."""
         if self.kind == "message":
-            if isinstance(self.value, str):
-                return self.value
             return self.text or json.dumps(self.value, ensure_ascii=False)
         if self.kind == "file":
             return f"{self.text} ({self.value['type']}, {self.value['size']:,} bytes)"

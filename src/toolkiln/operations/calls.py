@@ -307,14 +307,19 @@ class Tasks:
         results = self._services.engine.results
         return await results.wait(await self._services.caller(session), task_id, timeout)
 
-    async def follow(self, task: Task, session: SessionToken, observe: Observe) -> Task:
+    async def follow(
+        self, task: Task, session: SessionToken, observe: Observe, after: int | None = None
+    ) -> Task:
         """Return a task when it has ended; until then `observe` gets its events.
 
+        With `after` these are all after the event of that number, otherwise those from now on.
         The task of another process has its progress as only event.
         """
         service = self._services.engine.tasks
         callback = EventCallback(observe)
-        unsubscribe = service.subscribe(await self._services.caller(session), task.id, callback)
+        unsubscribe = service.subscribe(
+            await self._services.caller(session), task.id, callback, after
+        )
         if unsubscribe is not None:
             try:
                 return await self.wait(task.id, session)

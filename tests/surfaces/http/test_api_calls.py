@@ -15,6 +15,24 @@ from .serving import EVENTS, WAITING, Serving, call, events, problem
 
 DOUBLE = "/v1/tools/double/call"
 WAIT = "/v1/tools/wait/call"
+KEY = {"idempotency-key": "d"}
+DELIVER = '''
+import time
+
+from toolkiln import Context, tool
+
+
+@tool(timeout=600)
+def deliver(seconds: float, ctx: Context) -> str:
+    """Send a message, a file and a tool, and wait."""
+    ctx.send_message({"card": [1]})
+    (ctx.workdir / "a.csv").write_text("1,2\\n")
+    ctx.send_file("a.csv")
+    ctx.inject_tools("double")
+    ctx.send_message("last")
+    time.sleep(seconds)
+    return "delivered"
+'''
 OWN = {"call_id": "", "timing": {}}
 """What no two results have in common."""
 
@@ -123,6 +141,40 @@ class TestEvents:
             until(lambda: outcomes(operator, tool="wait")[0] == "started")
 
         assert name == "progress"
+
+    def test_what_a_tool_sends_comes_while_it_runs_and_once_to_a_client_that_reconnects(
+        self, tmp_path: Path
+    ) -> None:
+        serving = Serving(tmp_path)
+        serving.write({"deliver.py": DELIVER})
+        with serving.running(), serving.client() as operator:
+            call = {"json": {"arguments": {"seconds": 600}}, "headers": {**EVENTS, **KEY}}
+            with operator.stream("POST", "/v1/tools/deliver/call", **call) as answer:
+                first = next(events(answer))
+            after = {"last-event-id": str(first[1]["number"])}
+            with operator.stream("GET", "/v1/calls/d/events", headers=after) as answer:
+                received = events(answer)
+                rest = [next(received) for _ in range(3)]
+                operator.post("/v1/calls/d/cancel")
+                last, _ = next(received)
+            again = operator.get("/v1/calls/d/events", headers={"last-event-id": "0"})
+            body = {"arguments": {"seconds": 0}}
+            result = operator.post("/v1/tools/deliver/call", json=body).json()
+
+        sent = [first, *rest]
+        assert [(name, event["text"], event["value"], event["index"]) for name, event in sent] == [
+            ("message", "", {"card": [1]}, 0),
+            ("file", "a.csv", {"type": "text/csv", "size": 4}, 0),
+            ("injected", "double", None, 0),
+            ("message", "", "last", 1),
+        ]
+        assert last == "task"
+        assert list(events(again))[:-1] == sent
+        ids = [line for line in again.text.splitlines() if line.startswith("id: ")]
+        assert ids == [f"id: {number}" for number in range(1, 5)]
+        assert result["messages"] == [{"card": [1]}, "last"]
+        assert (result["files"][0]["name"], result["injected_tools"]) == ("a.csv", ["double"])
+        assert result["timing"]["cpu"] > 0 < result["timing"]["memory"]
 
     def test_a_task_is_followed_to_its_end(self, operator: Client) -> None:
         place = operator.post(WAIT, json=in_background(seconds=600)).headers["location"]

@@ -60,6 +60,8 @@ def send_messages(ctx: Context) -> dict[str, int]:
 def tell(ctx: Context) -> str:
     """Write log lines."""
     ctx.log("first")
+    ctx.send_message({"card": "Ü"})
+    ctx.inject_tools("add")
     ctx.log("second", logging.WARNING)
     return "told"
 
@@ -202,6 +204,12 @@ def log_lines(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 LINES = [
     {"level": "info", "logger": "tell", "data": "first"},
+    {
+        "level": "info",
+        "logger": "tell",
+        "data": {"kind": "message", "value": {"card": "Ü"}, "index": 0},
+    },
+    {"level": "info", "logger": "tell", "data": {"kind": "injected", "text": "add", "index": 0}},
     {"level": "warning", "logger": "tell", "data": "second"},
 ]
 
@@ -224,7 +232,7 @@ async def test_log_lines_come_before_the_result_from_the_level_that_a_session_se
 
     assert "logging" in hello["result"]["capabilities"]
     assert log_lines(unset) == log_lines(beside) == log_lines(lines) == LINES
-    assert log_lines(warnings) == LINES[1:]
+    assert log_lines(warnings) == LINES[-1:]
     assert wrong["error"]["code"] == -32602
     for heard in (unset, warnings, beside, lines):
         assert heard[-1]["result"]["structuredContent"] == {"result": "told"}

@@ -1,6 +1,7 @@
 """Tools ask the clients of both eras: forms, their model, their folders."""
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from toolkiln.execution.call_events import CallObserver, RunningCall
 from toolkiln.model.call import Result
 
 from .served import BOUND, Served, serving
-from .wire import TASKS, VERSION, modern, modern_reply
+from .wire import TASKS, VERSION, messages, modern, modern_reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ERAS = ["legacy", VERSION]
@@ -79,7 +80,26 @@ def consult_later(ctx: Context) -> str:
     return ctx.ask(Sample("a word")).text
 
 
-FUNCTIONS = (travel, wander, everything, consult, make_do, consult_later)
+BETWEEN, SENT = threading.Event(), threading.Event()
+
+
+@tool
+def announce(ctx: Context) -> str:
+    """Send messages before, while and after the client is asked."""
+
+    def send() -> None:
+        BETWEEN.wait(BOUND)
+        ctx.send_message("between")
+        SENT.set()
+
+    ctx.send_message("before")
+    threading.Thread(target=send).start()
+    ctx.ask(FORM)
+    ctx.send_message("after")
+    return "done"
+
+
+FUNCTIONS = (announce, travel, wander, everything, consult, make_do, consult_later)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -271,6 +291,24 @@ async def test_what_a_client_leaves_out_is_asked_again(
     assert second["inputRequests"].keys() == {"sample_2", "roots_3"}
     assert third["inputRequests"].keys() == {"form_1"}
     assert ended["structuredContent"] == {"result": "Oslo fjord  False"}
+
+
+async def test_a_call_that_resumes_sends_each_message_once(
+    client: httpx.AsyncClient, served: Served
+) -> None:
+    level = {"io.modelcontextprotocol/logLevel": "info"}
+    version = {"io.modelcontextprotocol/protocolVersion": VERSION, CAPABILITIES: EVERYTHING}
+    call: dict[str, Any] = {"name": "announce", "arguments": {}, "_meta": version | level}
+
+    first = messages(await modern_reply(client, served.url, "tools/call", **call))
+    BETWEEN.set()
+    assert await asyncio.to_thread(SENT.wait, BOUND)
+    state = {"requestState": first[-1]["result"]["requestState"], "inputResponses": {"trip": OSLO}}
+    second = messages(await modern_reply(client, served.url, "tools/call", **call, **state))
+
+    sent = [[one["params"]["data"]["value"] for one in heard[:-1]] for heard in (first, second)]
+    assert sent == [["before"], ["between", "after"]]
+    assert second[-1]["result"]["structuredContent"] == {"result": "done"}
 
 
 async def test_an_answer_of_another_kind_is_refused_and_the_question_stays(

@@ -23,7 +23,7 @@ from toolkiln.surfaces.cli.app import (
     app,
     command,
 )
-from toolkiln.surfaces.cli.terminal import ProgressDisplay, one_line, print_json, say
+from toolkiln.surfaces.cli.terminal import SENT, ProgressDisplay, one_line, print_json, say
 
 if TYPE_CHECKING:
     from toolkiln.kiln import Kiln
@@ -48,6 +48,9 @@ _WITHOUT_TOOL = ("unknown_tool", "not_admitted", "disabled", "manifest_unusable"
 """Codes of errors whose message names the tool, or is about all tools."""
 
 TaskArgument = Annotated[str, typer.Argument(help="The id that the call printed.")]
+
+Shown = frozenset[tuple[str, int | None]]
+"""Kind and index of events that were shown while the call ran."""
 
 task_app = typer.Typer(help="Manage background calls.", no_args_is_help=True)
 app.add_typer(task_app, name="task")
@@ -246,7 +249,8 @@ def _call(options: CallCommand) -> int:
                 observe=observe,
                 **more,
             )
-        return _print_result(result, options.files, as_json=options.as_json)
+        shown = frozenset(display.shown)
+        return _print_result(result, options.files, as_json=options.as_json, shown=shown)
 
 
 def _start_in_background(options: CallCommand) -> int:
@@ -345,17 +349,19 @@ def _print_task(task: "Task", files: Path | None, *, as_json: bool) -> int:
     return EXIT_STATUS[task.result.status]
 
 
-def _print_result(result: "Result", files: Path | None, *, as_json: bool) -> int:
-    """Print a result, save its files, and return the exit status."""
+def _print_result(
+    result: "Result", files: Path | None, *, as_json: bool, shown: Shown = frozenset()
+) -> int:
+    """Print a result, except what was `shown`, save its files, and return the exit status."""
     if as_json:
         print_json(result.model_dump(mode="json"))
     else:
-        _print_text(result)
+        _print_text(result, shown)
     _save_files(result, files, quiet=as_json)
     return EXIT_STATUS[result.status]
 
 
-def _print_text(result: "Result") -> None:
+def _print_text(result: "Result", shown: Shown = frozenset()) -> None:
     """Print the text on stdout; errors and notes on stderr."""
     import json
 
@@ -365,14 +371,15 @@ def _print_text(result: "Result") -> None:
         say(result.text, newline=not result.text.endswith("\n"))
     for note in result.notes:
         say(f"note: {note}", err=True)
-    for message in result.messages:
-        say(f"message: {json.dumps(message, ensure_ascii=False)}", err=True)
-    if result.injected_tools:
-        say(f"note: the tool offers {', '.join(result.injected_tools)}", err=True)
+    messages = [json.dumps(message, ensure_ascii=False) for message in result.messages]
+    for kind, texts in ("message", messages), ("injected", result.injected_tools):
+        for index, text in enumerate(texts):
+            if (kind, index) not in shown:
+                say(SENT[kind].format(text), err=True)
     cut = result.truncation
     if cut is not None and cut.handle:
-        shown = f"{cut.shown:,} of {cut.total:,} characters are shown"
-        say(f"note: {shown}; read all with `toolkiln output {cut.handle}`", err=True)
+        part = f"{cut.shown:,} of {cut.total:,} characters are shown"
+        say(f"note: {part}; read all with `toolkiln output {cut.handle}`", err=True)
 
 
 def _print_error(tool: str, error: "CallError") -> None:

@@ -52,6 +52,10 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
+SENT = {"message": "message: {}", "file": "file: {}", "injected": "note: the tool offers {}"}
+"""What a tool sends beside its result, by kind of event."""
+
+
 class ProgressDisplay:
     """Shows the output of a running call on stderr, and its progress on a terminal."""
 
@@ -61,6 +65,8 @@ class ProgressDisplay:
         self._is_mid_line = False
         """Whether the last output did not end with a newline."""
         self._has_progress = False
+        self.shown: set[tuple[str, int | None]] = set()
+        """Kind and index of the events."""
 
     def __enter__(self) -> Self:
         return self
@@ -77,11 +83,16 @@ class ProgressDisplay:
         if event.kind == "progress":
             self._show_progress(event)
             return
+        if event.kind == "message" and event.text:  # large: printed with the result
+            return
         self._erase()
-        if event.kind == "log" and self._is_mid_line:
+        is_output = event.kind in ("stdout", "stderr")
+        if self._is_mid_line and not is_output:
             typer.echo(err=True)
-        say(event.text, err=True, newline=event.kind == "log")
-        self._is_mid_line = event.kind != "log" and not event.text.endswith("\n")
+        text = SENT.get(event.kind, "{}").format(event.described)
+        say(text, err=True, newline=not is_output)
+        self._is_mid_line = is_output and not text.endswith("\n")
+        self.shown.add((event.kind, event.index))
 
     def report(self, stage: str, done: int | None, total: int | None) -> None:
         """Show the progress of something other than a call."""

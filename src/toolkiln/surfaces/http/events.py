@@ -6,6 +6,7 @@ connections to a server.
 """
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from math import ceil
@@ -36,6 +37,9 @@ _SURFACE = "http"
 _ABSENT = ("unknown_tool", "not_admitted", "disabled", "manifest_unusable")
 _MOST_BUFFERED = 1_000
 """Events that wait for a slow client."""
+_MOST_CHARACTERS = 4_000_000
+"""Characters of events that wait, approximately."""
+_EVENT_ID = re.compile(r"[0-9]{1,15}")
 _RUN_INTERVAL = 0.2
 """Seconds for which changes of runs are collected."""
 _KEEP_ALIVE_SECONDS = 15.0
@@ -89,6 +93,8 @@ class EventStream(Response):
                         return
                     event = None
                     chunk = b"event: %s\ndata: %s\n\n" % (name.encode(), to_json(value))
+                    if isinstance(value, Event) and value.number:
+                        chunk = b"id: %d\n%s" % (value.number, chunk)
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         finally:
             if event is not None and not event.done():
@@ -108,6 +114,9 @@ CALL_EVENTS: Mapping[str, type[BaseModel]] = {
     "stdout": Event,
     "stderr": Event,
     "pending": Event,
+    "message": Event,
+    "file": Event,
+    "injected": Event,
     "lost": LostEvents,
     "result": Result,
     "task": Task,
@@ -195,10 +204,11 @@ async def run_source(request: HttpRequest, body: sources.RunSource) -> Result | 
 
 
 async def follow_call(request: HttpRequest) -> EventStream:
-    """Stream the events of a call from now on, and its end."""
-    tasks = request.kiln.tasks
+    """Stream the events of a call from now on or after the last received, and its end."""
+    tasks, last = request.kiln.tasks, request.headers.get("last-event-id", "")
     task = await tasks.get(request.path["id"], request.session)
-    return _stream(lambda observe: tasks.follow(task, request.session, observe))
+    after = int(last) if _EVENT_ID.fullmatch(last) else None
+    return _stream(lambda observe: tasks.follow(task, request.session, observe, after), after)
 
 
 async def follow_catalog(request: HttpRequest, query: FollowQuery) -> EventStream:
@@ -235,21 +245,32 @@ def _raise_problem(result: Result) -> None:
         raise HttpProblem("rate_limited", error.message, hint=error.hint, headers=headers)
 
 
-def _stream(start: Callable[[Observe], Awaitable[Result | Task]]) -> EventStream:
-    """Return a stream of a call's events and its end; a client that leaves stops the call."""
-    return EventStream(_call_events(start))
+def _stream(
+    start: Callable[[Observe], Awaitable[Result | Task]], after: int | None = None
+) -> EventStream:
+    """Return a stream of a call's events and its end; a client that leaves stops the call.
+
+    `after` is the number of the last event that the client has.
+    """
+    return EventStream(_call_events(start, after))
 
 
-async def _call_events(start: Callable[[Observe], Awaitable[Result | Task]]) -> Events:
+async def _call_events(
+    start: Callable[[Observe], Awaitable[Result | Task]], after: int | None
+) -> Events:
     buffer: deque[Event] = deque()
-    wake, lost = asyncio.Event(), 0
+    wake, lost, characters, number = asyncio.Event(), 0, 0, after
 
     def observe(event: Event) -> None:
-        nonlocal lost
-        if len(buffer) >= _MOST_BUFFERED:
+        nonlocal lost, characters, number
+        if number is not None and event.number:
+            lost += max(0, event.number - number - 1)  # no longer kept
+        number = event.number or number
+        if len(buffer) >= _MOST_BUFFERED or (buffer and characters > _MOST_CHARACTERS):
             lost += 1
         else:
             buffer.append(event)
+            characters += event.size
         wake.set()
 
     running = asyncio.ensure_future(start(observe))
@@ -262,6 +283,7 @@ async def _call_events(start: Callable[[Observe], Awaitable[Result | Task]]) -> 
             is_over = running.done()
             while buffer:
                 event = buffer.popleft()
+                characters -= event.size
                 yield event.kind, event
             if lost:
                 count, lost = lost, 0

@@ -245,7 +245,10 @@ _CALLS = _group(
         path="/v1/calls/{id}/events",
         name="follow_call",
         summary="Follow a call: its events from now on, and its end",
-        description="Always a stream. A call of another server has progress events only.",
+        description=(
+            "Always a stream. With the header `Last-Event-ID` it begins with the events after "
+            "that one; 0 for all. A call of another server has progress events only."
+        ),
         handle=events.follow_call,
         responses={200: None},
         events=events.CALL_EVENTS,

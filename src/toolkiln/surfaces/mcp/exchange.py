@@ -51,11 +51,16 @@ _PROGRESS_STEP = 0.001
 """Added to the last progress value when the tool reports none that is larger."""
 
 
+_KINDS = frozenset({"progress", "log", "message", "file", "injected"})
+"""Without the output, which the result has."""
+
+
 class ProgressNotifier:
-    """Sends the progress and log events of one call to its client."""
+    """Sends the events of one call to its client: progress as such, others as log messages."""
 
     def __init__(self, context: Context, tool: str) -> None:
-        self._context = context
+        self._context: Context | None = context
+        """None between two requests of the client."""
         self._tool = tool
         self._queue: deque[Event] = deque(maxlen=_MAX_QUEUED_EVENTS)
         self._sender: asyncio.Task[None] | None = None
@@ -63,10 +68,22 @@ class ProgressNotifier:
 
     def __call__(self, event: Event) -> None:
         """Queue an event; called from the event loop."""
-        if event.kind not in ("progress", "log"):
-            return
-        self._queue.append(event)
-        if self._sender is None or self._sender.done():
+        if event.kind in _KINDS:
+            self._queue.append(event)
+            self._start()
+
+    def attach(self, context: Context) -> None:
+        """Continue with another request of the client."""
+        self._context = context
+        self._start()
+
+    async def pause(self) -> None:
+        """Wait until all events are sent, and keep further ones for `attach`."""
+        await self.flush()
+        self._context = None
+
+    def _start(self) -> None:
+        if self._context is not None and (self._sender is None or self._sender.done()):
             self._sender = asyncio.get_running_loop().create_task(self._send())
 
     async def flush(self) -> None:
@@ -75,23 +92,23 @@ class ProgressNotifier:
             await self._sender
 
     async def _send(self) -> None:
-        while self._queue:
-            event, session = self._queue.popleft(), self._context.session
-            if event.kind == "log":
-                await self._log(event)
+        while self._queue and (context := self._context) is not None:
+            event, session = self._queue.popleft(), context.session
+            if event.kind != "progress":
+                await self._log(context, event)
             else:
                 total = event.total if event.total is None or isfinite(event.total) else None
                 await session.report_progress(self._next_progress(event), total, event.text or None)
 
-    async def _log(self, event: Event) -> None:
-        context, level = self._context, event.level or "info"
+    async def _log(self, context: Context, event: Event) -> None:
+        level, data = event.level or "info", _log_data(event)
         if is_modern(context):
             is_enabled = level in allowed_log_levels(context.protocol_version, context.meta)
         else:
             is_enabled = is_log_enabled(context, level)
         if not is_enabled:
             return
-        params = LoggingMessageNotificationParams(level=level, data=event.text, logger=self._tool)
+        params = LoggingMessageNotificationParams(level=level, data=data, logger=self._tool)
         await context.session.send_notification(
             LoggingMessageNotification(params=params), context.request_id
         )
@@ -103,6 +120,12 @@ class ProgressNotifier:
             done = self._progress + (1 if event.total is None and done is None else _PROGRESS_STEP)
         self._progress = done
         return done
+
+
+def _log_data(event: Event) -> Any:
+    if event.kind == "log":
+        return event.text
+    return event.model_dump(exclude_defaults=True, exclude={"number"})
 
 
 _REQUIRED_CAPABILITIES: dict[QuestionKind, dict[str, Any]] = {
@@ -278,7 +301,6 @@ class CallExchange:
     """Notifications, questions and approvals of one call, over one or more client requests."""
 
     def __init__(self, request: McpRequest[InputResponseRequestParams], name: str) -> None:
-        self._name = name
         self._notifier = ProgressNotifier(request.context, name)
         self._is_modern = request.is_modern
         self.kinds = _supported_kinds(request.capabilities)
@@ -369,7 +391,7 @@ class CallExchange:
 
     def attach(self, request: McpRequest[Any]) -> None:
         """Send further notifications with another request of the same client."""
-        self._notifier = ProgressNotifier(request.context, self._name)
+        self._notifier.attach(request.context)
 
     def detach(self) -> None:
         """Fail current and future questions: the client no longer waits."""
@@ -378,8 +400,8 @@ class CallExchange:
             self.questions.fail(_DETACHED)
 
     async def flush(self) -> None:
-        """Wait until all notifications are sent."""
-        await self._notifier.flush()
+        """Wait until all notifications are sent; later ones wait for another request."""
+        await self._notifier.pause()
 
     def raise_if_unsupported(self, result: Result) -> None:
         """Raise the protocol's error if a call failed for a capability that its client lacks.

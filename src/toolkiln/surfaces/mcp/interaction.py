@@ -162,8 +162,8 @@ class CallInteraction:
             background=background,
             wait_seconds=self._wait_seconds(request, responses),
         )
-        await exchange.flush()
         if isinstance(outcome, Result):
+            await exchange.flush()
             return _result_response(outcome, exchange, responses)
         self._exchanges[outcome.id] = exchange
         return await self._follow(request, outcome, exchange, responses)
@@ -197,6 +197,17 @@ class CallInteraction:
         responses: CallResponses,
     ) -> dict[str, Any]:
         """Return the result of a running call, a request for input, or a task."""
+        response = await self._next_response(request, task, exchange, responses)
+        await exchange.flush()
+        return response
+
+    async def _next_response(
+        self,
+        request: McpRequest[InputResponseRequestParams],
+        task: Task,
+        exchange: CallExchange,
+        responses: CallResponses,
+    ) -> dict[str, Any]:
         limit = self._wait_seconds(request, responses)
         try:
             while True:
@@ -220,7 +231,6 @@ class CallInteraction:
                     elicitation = self._elicit_approval(request, needed, form, exchange)
                 task = await self._wait(task, request.session, exchange, limit, elicitation)
                 if task.result is not None:
-                    await exchange.flush()
                     return _result_response(task.result, exchange, responses)
         except asyncio.CancelledError:
             self._cancel(task, request.session)
@@ -241,9 +251,10 @@ class CallInteraction:
                 INVALID_PARAMS, "This call is no longer waiting; call the tool again"
             ) from error
         exchange = self._exchanges.get(task.id) or CallExchange(request, name)
-        if task.result is not None:
-            return _result_response(task.result, exchange, responses)
         exchange.attach(request)
+        if task.result is not None:
+            await exchange.flush()
+            return _result_response(task.result, exchange, responses)
         try:
             if await self._accept(state, params.input_responses or {}, exchange, session):
                 limit = self._wait_seconds(request, responses)

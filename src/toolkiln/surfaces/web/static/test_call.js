@@ -89,6 +89,14 @@ async function ended(events, gather, signal) {
   }
 }
 
+const MESSAGE_LENGTH = 2_000;
+
+function textOf(event, { text, value }) {
+  if (event === "message") return text || JSON.stringify(value).slice(0, MESSAGE_LENGTH);
+  if (event === "file") return `sent ${text} (${value.size.toLocaleString()} bytes)`;
+  return event === "injected" ? `offers ${text}` : text;
+}
+
 /* Collects events, updates once per frame, and keeps the last lines: output may be endless. */
 function gathering(update) {
   const collected = { ...NOTHING, lines: [] };
@@ -110,7 +118,7 @@ function gathering(update) {
         kind: "lost",
         text: `${data.count.toLocaleString()} events came too fast and were dropped`,
       });
-    else collected.lines.push({ kind: event, level: data.level, text: data.text });
+    else collected.lines.push({ kind: event, level: data.level, text: textOf(event, data) });
     if (event !== "pending") collected.pending = null;
     if (collected.lines.length > 2 * MOST_LINES) {
       collected.left += collected.lines.length - MOST_LINES;
@@ -136,11 +144,9 @@ function Live({ call, isRunning }) {
   useEffect(() => {
     if (box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [call.lines]);
-  // The result contains the printed output too.
-  const isPrinted = call.end?.result
-    ? ({ kind }) => kind === "stdout" || kind === "stderr"
-    : () => false;
-  const lines = call.lines.filter((line) => !isPrinted(line));
+  // The result contains everything else too.
+  const isOnlyLive = ({ kind }) => kind === "log" || kind === "lost";
+  const lines = call.end?.result ? call.lines.filter(isOnlyLive) : call.lines;
   return html`
     <div class="live" hidden=${!isRunning && !lines.length}>
       <div role="status" class=${isRunning ? "live-state" : undefined}>
