@@ -148,7 +148,7 @@ class TestEvents:
         serving = Serving(tmp_path)
         serving.write({"deliver.py": DELIVER})
         with serving.running(), serving.client() as operator:
-            call = {"json": {"arguments": {"seconds": 600}}, "headers": {**EVENTS, **KEY}}
+            call: Any = {"json": {"arguments": {"seconds": 600}}, "headers": EVENTS | KEY}
             with operator.stream("POST", "/v1/tools/deliver/call", **call) as answer:
                 first = next(events(answer))
             after = {"last-event-id": str(first[1]["number"])}
