@@ -12,6 +12,7 @@ from .conftest import ADMITTED, GREET, Shell, entries, states
 
 WEATHER = '''"""
 title: Weather
+author_url: https://author.example
 requirements: python-dateutil
 """
 
@@ -109,9 +110,9 @@ def test_the_report_says_what_differs_and_which_packages_are_needed(desk: Shell,
     packages = {
         item["module"]: (item["requirement"], item["is_listed"]) for item in row["packages"]
     }
-    assert 'network = ["api.weather.example"]' in differences[8]
-    assert "open_webui.models.files.Files is a placeholder" in differences[12]
-    assert "none of the server's variables" in differences[21]
+    assert 'network = ["api.weather.example"]' in differences[9]
+    assert "open_webui.models.files.Files is a placeholder" in differences[13]
+    assert "none of the server's variables" in differences[22]
     assert packages == {
         "requests": ("requests==2.31.0", False),
         "unheard_of": (None, False),

@@ -48,7 +48,7 @@ _BY_DIALECT = {
 }
 _IN_THE_SANDBOX = {
     Capability.NETWORK: "a call has no network until the file declares its hosts "
-    "([tool.toolkiln] network = [HOSTS] in its PEP 723 block) and you grant them",
+    "(network = [HOSTS] in [tool.toolkiln]) and you grant them",
     Capability.FILES: "a call sees files of its own only, and a workspace that you grant",
     Capability.SUBPROCESS: "programs run in the sandbox, with the limits of the call",
     Capability.ENVIRONMENT: "a call gets none of the server's variables: use secrets or settings",
@@ -148,9 +148,10 @@ def _missing(dotted: str, line: int) -> Difference | None:
 @cache
 def _offered(stand_in: str) -> frozenset[str]:
     """Return the names that a stand-in offers, other than placeholders."""
-    tree = ast.parse((_STAND_INS / f"{stand_in.replace('.', '/')}.py").read_text("utf-8"))
+    path = _STAND_INS / stand_in.replace(".", "/")
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     names: set[str] = set()
-    for node in tree.body:
+    for node in syntax.walk(ast.parse(file.read_text("utf-8"))):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 names.add(name)
@@ -178,12 +179,14 @@ def _restrictions(modules: Sequence[_Nodes]) -> Iterator[Difference]:
 
 
 def _hosts(modules: Sequence[_Nodes]) -> list[str]:
-    """Return the hosts of the URLs in a source, quoted."""
+    """Return the hosts of the URLs in a source, quoted; not those of docstrings."""
     found: dict[str, None] = {}
     for nodes in modules:
+        texts = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
         for node in nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found |= dict.fromkeys(host.lower() for host in _HOST.findall(node.value))
+                hosts = () if id(node) in texts else _HOST.findall(node.value)
+                found |= dict.fromkeys(host.lower() for host in hosts)
     return [f'"{host}"' for host in list(found)[:_MOST_HOSTS]] or ['"api.example.com"']
 
 
