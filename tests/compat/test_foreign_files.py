@@ -27,7 +27,13 @@ class Use(NamedTuple):
 
 USES = {
     "atloop": [Use("count_lines", {"text": "a\nb"}, {"stdout": "2"})],
+    "Suna": [
+        Use("add_book", {"title": "Clay", "pages": 90}, '{"title": "Clay", "pages": 90}'),
+        Use("count_words", {"text": "one two"}, "2 words"),
+    ],
 }
+PLACEHOLDERS = {"core.agentpress.thread_manager.ThreadManager"}
+"""What the files import from their frameworks, and the sandbox does not have."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +75,7 @@ async def test_each_file_is_imported_as_it_is_for_its_framework(
     for row in imported:
         copy = shell.folder / "tools" / row["file"]
         assert copy.read_bytes() == Path(shell.folder / row["source"]).read_bytes()
-        assert not [item["message"] for item in row["differences"]], row["file"]
+        assert {item["message"].split()[0] for item in row["differences"]} <= PLACEHOLDERS
 
 
 async def test_the_files_pass_the_check(shell: Shell, imported: list[dict[str, Any]]) -> None:

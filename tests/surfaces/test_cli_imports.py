@@ -22,16 +22,18 @@ import requests
 import unheard_of
 import util
 from dateutil import parser
-from open_webui.models.files import Files
+from open_webui.models.files import FileModel, Files
 
 
 class Tools:
-    def get_weather(self, city: str) -> str:
+    def get_weather(self, city: str, file: FileModel | None = None) -> str:
         """Return the weather of a city as the service prints it.
 
         :param city: The name of the city.
         """
-        return requests.get("https://api.weather.example/v1").text + os.environ["KEY"]
+        Files.get_file_by_id(city)
+        os.environ["KEY"]
+        return requests.get("https://api.weather.example/v1").text
 '''
 PLAIN = '''import util
 
@@ -106,13 +108,18 @@ def test_a_folder_is_copied_with_its_helpers_and_waits_for_an_admission(
 def test_the_report_says_what_differs_and_which_packages_are_needed(desk: Shell, old: Path) -> None:
     row = rows(desk, "--dry-run", "old")["weather.py"]
 
-    differences = {item["line"]: item["message"] for item in row["differences"]}
+    differences = [(item["line"], item["message"]) for item in row["differences"]]
     packages = {
         item["module"]: (item["requirement"], item["is_listed"]) for item in row["packages"]
     }
-    assert 'network = ["api.weather.example"]' in differences[9]
-    assert "open_webui.models.files.Files is a placeholder" in differences[13]
-    assert "none of the server's variables" in differences[22]
+    hosts = 'declares its hosts (network = ["api.weather.example"] in [tool.toolkiln])'
+    expected = {
+        9: f"import requests: a call has no network until the file {hosts}",
+        22: "open_webui.models.files.Files is a placeholder: a call that uses it fails",
+        23: "os.environ: a call gets none of the server's variables",
+    }
+    assert [line for line, _ in differences] == [*expected]
+    assert all(message.startswith(expected[line]) for line, message in differences)
     assert packages == {
         "requests": ("requests==2.31.0", False),
         "unheard_of": (None, False),

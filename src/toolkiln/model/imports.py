@@ -12,6 +12,8 @@ ImportOutcome = Literal["copied", "replaced", "unchanged", "refused", "skipped"]
 class Difference(Value):
     """Something that a file finds different in the sandbox, and why."""
 
+    file: str | None = None
+    """The helper module that it is in; null: the file itself."""
     line: int
     message: str
 

@@ -17,7 +17,7 @@ from toolkiln.model.imports import Difference, PackageUse
 from toolkiln.model.source import Finding, Reading
 from toolkiln.model.spec import Capability, Dialect
 from toolkiln.spec import syntax
-from toolkiln.spec.checks.capabilities import CapabilityUse, find_uses
+from toolkiln.spec.checks.capabilities import find_uses
 from toolkiln.spec.local_imports import NEVER_HELPERS
 from toolkiln.spec.requirements import Requirements, distribution_of, imported_modules
 
@@ -26,7 +26,7 @@ _BY_MODULE = {
     "agentpress": "Suna",
     "apps.webui": "Open WebUI",
     "atloop": "atloop",
-    "core.agentpress": "Suna",
+    "core": "Suna",
     "crewai": "CrewAI",
     "crewai_tools": "CrewAI",
     "fastmcp": "FastMCP",
@@ -67,7 +67,21 @@ class ForeignFile(NamedTuple):
     packages: tuple[PackageUse, ...]
 
 
-_Nodes = Sequence[ast.AST]
+class _Module(NamedTuple):
+    """A module of a version."""
+
+    file: str | None
+    """None for the tool file itself."""
+    nodes: Sequence[ast.AST]
+
+
+class _Import(NamedTuple):
+    """The first import of a name from elsewhere."""
+
+    file: str | None
+    line: int
+    use: int | None
+    """The line of its first use by code, rather than by annotations and base classes."""
 
 
 def inspect(
@@ -83,37 +97,62 @@ def inspect(
         dict.fromkeys([*(item for spec in reading.tools for item in spec.requirements), *served])
     )
     local = {name.partition("/")[0].removesuffix(".py") for name in sources}
-    imported: dict[str, int] = {}
-    for nodes in modules:
-        for dotted, line in _imports(nodes):
+    imported: dict[str, _Import] = {}
+    for module in modules:
+        for dotted, found in _imports(module):
             if dotted.partition(".")[0] not in local or listed.provide(dotted):
-                imported.setdefault(dotted, line)
+                imported.setdefault(dotted, found)
     foreign = {
-        name: line for name, line in imported.items() if name.partition(".")[0] not in NEVER_HELPERS
+        name: item for name, item in imported.items() if name.partition(".")[0] not in NEVER_HELPERS
     }
-    missing = (_missing(name, line) for name, line in foreign.items() if not listed.provide(name))
-    differences = {*filter(None, missing), *_restrictions(modules)}
+    differences = {*_restrictions(modules)}
+    for name, item in foreign.items():
+        if item.use is not None and not listed.provide(name) and (missing := _missing(name)):
+            differences.add(Difference(file=item.file, line=item.use, message=missing))
     return ForeignFile(
         _framework(imported, reading),
-        tuple(sorted(differences, key=lambda item: (item.line, item.message))),
+        tuple(sorted(differences, key=lambda item: (item.file or "", item.line, item.message))),
         tuple(_packages(foreign, listed, beside)),
     )
 
 
-def _modules(sources: Mapping[str, bytes]) -> Iterator[_Nodes]:
-    for name, data in sources.items():
+def _modules(sources: Mapping[str, bytes]) -> Iterator[_Module]:
+    for number, (name, data) in enumerate(sources.items()):
         if name.endswith(".py"):
             with suppress(UnicodeDecodeError, SyntaxError, LookupError):  # a finding says so
                 tree = syntax.parse(syntax.decode(data), name)
                 if not isinstance(tree, Finding):
-                    yield syntax.walk(tree)
+                    yield _Module(name if number else None, syntax.walk(tree))
 
 
-def _imports(nodes: _Nodes) -> Iterator[tuple[str, int]]:
-    for node in nodes:
+def _imports(module: _Module) -> Iterator[tuple[str, _Import]]:
+    uses = _first_uses(module.nodes)
+    for node in module.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            for dotted in imported_modules(node):
-                yield dotted, node.lineno
+            for alias, dotted in zip(node.names, imported_modules(node), strict=False):
+                name = alias.asname or alias.name
+                use = uses.get(name.partition(".")[0])
+                yield dotted, _Import(module.file, node.lineno, use)
+
+
+def _first_uses(nodes: Sequence[ast.AST]) -> dict[str, int]:
+    """Return the first line that uses each name, other than annotations and base classes."""
+    passive: set[int] = set()
+    for node in nodes:
+        found: list[ast.AST | None] = []
+        match node:
+            case ast.arg() | ast.AnnAssign():
+                found = [node.annotation]
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                found = [node.returns]
+            case ast.ClassDef():
+                found = [*node.bases]
+        passive |= {id(part) for item in found if item for part in syntax.walk(item)}
+    lines: dict[str, int] = {}
+    for node in nodes:
+        if isinstance(node, ast.Name) and id(node) not in passive:
+            lines[node.id] = min(node.lineno, lines.get(node.id, node.lineno))
+    return lines
 
 
 def _requirements(items: Iterable[str]) -> Requirements:
@@ -123,6 +162,8 @@ def _requirements(items: Iterable[str]) -> Requirements:
 def _framework(imported: Iterable[str], reading: Reading) -> str | None:
     for dotted in imported:
         parts = dotted.split(".")
+        if parts[0] == "core" and not is_provided(dotted):
+            continue  # a name that others use too
         for end in range(len(parts), 0, -1):
             if title := _BY_MODULE.get(".".join(parts[:end])):
                 return title
@@ -131,59 +172,62 @@ def _framework(imported: Iterable[str], reading: Reading) -> str | None:
     return next((_BY_DIALECT[s.dialect] for s in reading.tools if s.dialect in _BY_DIALECT), None)
 
 
-def _missing(dotted: str, line: int) -> Difference | None:
-    """Return what the sandbox has no stand-in for, if a file imports it from a framework."""
+def _missing(dotted: str) -> str | None:
+    """Return why a name of a framework does not work; None if it works, or is of none."""
     module, _, name = dotted.rpartition(".")
     if not (is_provided(dotted) or is_provided(module)) or name == "*":
         return None
     if dotted in STAND_INS or dotted in PACKAGES:
         return None
-    if module in STAND_INS and name in _offered(STAND_INS[module]):
+    offered = _names(STAND_INS[module]) if module in STAND_INS else {}
+    if (hint := offered.get(name, "")) is None:
         return None
-    return Difference(
-        line=line, message=f"{dotted} is a placeholder, which fails when a call uses it"
-    )
+    return f"{dotted} is a placeholder: a call that uses it fails{hint and f' ({hint})'}"
 
 
 @cache
-def _offered(stand_in: str) -> frozenset[str]:
-    """Return the names that a stand-in offers, other than placeholders."""
+def _names(stand_in: str) -> Mapping[str, str | None]:
+    """Return the names that a stand-in has: the hint of a placeholder, None for what works."""
     path = _STAND_INS / stand_in.replace(".", "/")
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    names: set[str] = set()
+    names: dict[str, str | None] = {}
     for node in syntax.walk(ast.parse(file.read_text("utf-8"))):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                names.add(name)
+                names[name] = None
             case ast.ClassDef(name=name):
-                names.add(name)
+                names[name] = None
             case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                names |= {alias.asname or alias.name for alias in aliases}
-            case ast.Assign(value=ast.Call(func=ast.Name(id="Unavailable"))):
-                pass
+                names |= dict.fromkeys(alias.asname or alias.name for alias in aliases)
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Name(id="Unavailable"), args=arguments),
+            ):
+                hints = [a.value for a in arguments[1:] if isinstance(a, ast.Constant)]
+                names[name] = str(hints[0]) if hints else ""
             case ast.Assign() | ast.AnnAssign():
-                names |= {name for name, _ in syntax.assigned_names(node)}
-    return frozenset(names)
+                names |= dict.fromkeys(name for name, _ in syntax.assigned_names(node))
+    return names
 
 
-def _restrictions(modules: Sequence[_Nodes]) -> Iterator[Difference]:
+def _restrictions(modules: Sequence[_Module]) -> Iterator[Difference]:
     """Yield what the sandbox restricts, once for each capability."""
-    first: dict[Capability, CapabilityUse] = {}
-    for nodes in modules:
-        for use in find_uses(nodes):
-            first.setdefault(use.capability, use)
-    for capability, use in first.items():
-        if capability in _IN_THE_SANDBOX:
-            text = _IN_THE_SANDBOX[capability].replace("HOSTS", ", ".join(_hosts(modules)))
-            yield Difference(line=use.line, message=f"{use.api}: {text}")
+    seen: set[Capability] = set()
+    for module in modules:
+        for use in find_uses(module.nodes):
+            text = _IN_THE_SANDBOX.get(use.capability)
+            if text and use.capability not in seen:
+                seen.add(use.capability)
+                message = f"{use.api}: {text.replace('HOSTS', ', '.join(_hosts(modules)))}"
+                yield Difference(file=module.file, line=use.line, message=message)
 
 
-def _hosts(modules: Sequence[_Nodes]) -> list[str]:
+def _hosts(modules: Sequence[_Module]) -> list[str]:
     """Return the hosts of the URLs in a source, quoted; not those of docstrings."""
     found: dict[str, None] = {}
-    for nodes in modules:
-        texts = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-        for node in nodes:
+    for module in modules:
+        texts = {id(node.value) for node in module.nodes if isinstance(node, ast.Expr)}
+        for node in module.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 hosts = () if id(node) in texts else _HOST.findall(node.value)
                 found |= dict.fromkeys(host.lower() for host in hosts)
@@ -191,21 +235,21 @@ def _hosts(modules: Sequence[_Nodes]) -> list[str]:
 
 
 def _packages(
-    imported: Mapping[str, int], listed: Requirements, beside: Iterable[str]
+    imported: Mapping[str, _Import], listed: Requirements, beside: Iterable[str]
 ) -> Iterator[PackageUse]:
     """Yield the packages that a file imports, once each."""
     written = [_requirements([item]) for item in (*listed.packages, *beside)]
     seen: set[str] = set()
-    for dotted, line in imported.items():
+    for dotted, item in imported.items():
         if is_provided(dotted) or is_provided(dotted.rpartition(".")[0]):
             continue
         distribution, top = distribution_of(dotted), dotted.partition(".")[0]
         if (distribution or top) not in seen:
             seen.add(distribution or top)
-            known = (item.packages[0] for item in written if item.provide(dotted))
+            known = (one.packages[0] for one in written if one.provide(dotted))
             yield PackageUse(
                 module=top,
-                line=line,
+                line=item.line,
                 requirement=next(known, distribution),
                 is_listed=listed.provide(dotted),
             )

@@ -107,7 +107,8 @@ def _print_file(root: Path, item: "ImportedFile", *, dry_run: bool) -> None:
         works = "works" if is_complete else "works once its packages are listed"
         say(f"  {works}: {', '.join(item.tools)}")
     for difference in item.differences:
-        say(f"  differs: line {difference.line}: {difference.message}")
+        place = f"{difference.file} " if difference.file else ""
+        say(f"  differs: {place}line {difference.line}: {difference.message}")
     for use in item.packages:
         say(f"  needs: {_need(use)}")
     warnings = sum(finding.severity == "warning" for finding in item.findings)
