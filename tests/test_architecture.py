@@ -230,9 +230,9 @@ def test_tests_mirror_the_package() -> None:
     folders = {p.name for p in tests.iterdir() if p.is_dir() and not p.name.startswith(("_", "."))}
     packages = {p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name != "__pycache__"}
 
-    # Two test the whole: one contract for every surface, and other people's clients. `snapshots`
-    # has data for a test beside it.
-    assert folders - {"conformance", "contract", "snapshots"} <= packages
+    # Three test the whole: one contract for every surface, other people's clients, and other
+    # people's files. `snapshots` has data for a test beside it.
+    assert folders - {"compat", "conformance", "contract", "snapshots"} <= packages
     assert {"spec", "schema", "surfaces"} <= folders
 
 

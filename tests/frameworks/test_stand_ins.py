@@ -20,6 +20,8 @@ TOOLS = {
             """A class of the framework, extended."""
 
 
+        @misc.cached(seconds=60)
+        @misc.logged
         def shout(text: str, file: FileModel | None = None) -> str:
             """Convert a text to capital letters.
 

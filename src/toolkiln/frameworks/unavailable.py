@@ -30,10 +30,16 @@ class Unavailable:
         if not importing:
             self._raise()
 
-    def __call__(self, *_: object, **__: object) -> Any:
+    def __call__(self, *arguments: object, **options: object) -> Any:
+        if not importing:
+            self._raise()
+        is_decorator = len(arguments) == 1 and not options and callable(arguments[0])
+        return arguments[0] if is_decorator else self
+
+    def __add__(self, *_: object) -> Any:
         return self if importing else self._raise()
 
-    __add__ = __radd__ = __mod__ = __truediv__ = __lt__ = __gt__ = __contains__ = __call__
+    __radd__ = __mod__ = __truediv__ = __lt__ = __gt__ = __contains__ = __add__
 
     def __getitem__(self, _: object) -> Any:
         return self if importing else self._raise()
