@@ -7,7 +7,7 @@ import pytest
 
 from tables import each_row
 from toolkiln.kiln import Kiln
-from toolkiln.model.call import Status
+from toolkiln.model.call import Event, Status
 from toolkiln.model.spec import Dialect
 
 from .observers import local_session
@@ -326,11 +326,13 @@ async def test_instance_of_a_template_serves_all_its_calls(kiln: Kiln) -> None:
 
 
 async def test_open_webui_tool_has_valves_user_and_emitter(kiln: Kiln) -> None:
-    result = await kiln.call("weather", {"city": "Ulm"}, session=local_session(kiln, user_id="ann"))
+    events: list[Event] = []
+    session = local_session(kiln, user_id="ann")
+    result = await kiln.call("weather", {"city": "Ulm"}, session=session, observe=events.append)
 
     assert result.error is None
     assert result.value == "Ulm metric ann"
-    assert result.messages == ({"type": "status", "data": {"description": "Ulm"}},)
+    assert [event.text for event in events if event.kind == "progress"][-1] == "Ulm"
 
 
 @each_row(

@@ -37,6 +37,7 @@ SOURCE = """
         "Optional[SecretStr] = Field(default=None, description='The key.')",
         "str = Field(json_schema_extra={'secret': True})",
         "str = Field('', json_schema_extra={'format': 'password'})",
+        "str = Field('', json_schema_extra={'input': {'type': 'password', 'size': 9}})",
         "list[SecretStr] = []",
         "tuple[int, SecretStr]",
         "dict[str, SecretStr] = {}",
@@ -49,7 +50,15 @@ def test_a_field_that_is_or_contains_a_secret_is_found(annotation: str) -> None:
 
 
 @each_row(
-    "annotation", ["str", "str = 'password'", "Plain", "dict[str, str] = {}", "int | None = None"]
+    "annotation",
+    [
+        "str",
+        "str = 'password'",
+        "str = Field('', json_schema_extra={'input': {'type': 'select'}})",
+        "Plain",
+        "dict[str, str] = {}",
+        "int | None = None",
+    ],
 )
 def test_other_fields_are_no_secrets(annotation: str) -> None:
     assert secret_fields(_schema(annotation)) == set()

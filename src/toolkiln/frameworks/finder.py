@@ -8,7 +8,13 @@ from __future__ import annotations
 import sys
 from _frozen_importlib import ModuleSpec  # `importlib` is slower to import
 
-from toolkiln.frameworks.modules import INSTALLABLE, PACKAGES, STAND_INS, is_provided
+from toolkiln.frameworks.modules import (
+    INSTALLABLE,
+    OLD_OPEN_WEBUI,
+    PACKAGES,
+    STAND_INS,
+    is_provided,
+)
 from toolkiln.frameworks.unavailable import Unavailable
 
 TYPE_CHECKING = False
@@ -17,8 +23,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def install() -> None:
-    """Offer the stand-ins to imports that nothing else can serve."""
+def install(*, is_open_webui: bool) -> None:
+    """Offer the stand-ins to imports of a file that nothing else can serve."""
+    StandInFinder.is_open_webui = is_open_webui
     if StandInFinder not in sys.meta_path:
         sys.meta_path.append(StandInFinder)
 
@@ -26,10 +33,13 @@ def install() -> None:
 class StandInFinder:
     """Finds and loads stand-ins; it has no instances."""
 
+    is_open_webui = False
+    """Whether the tool's file is one of Open WebUI."""
+
     @staticmethod
     def find_spec(name: str, *_: object) -> ModuleSpec | None:
         """Return the spec of a stand-in, or of any other module of a framework."""
-        if not is_provided(name):
+        if not is_provided(name, is_open_webui=StandInFinder.is_open_webui):
             return None
         top = sys.modules.get(name.partition(".")[0])
         if top is not None and not _is_stand_in(top):
@@ -45,6 +55,8 @@ class StandInFinder:
     def exec_module(module: ModuleType) -> None:
         """Copy the names of the stand-in; others are placeholders."""
         name = module.__name__
+        if name.partition(".")[0] in OLD_OPEN_WEBUI:
+            name = f"open_webui.{name}"
         if name in STAND_INS:
             stand_in = _imported(f"{__package__}.{STAND_INS[name]}")
             names = vars(stand_in)

@@ -23,6 +23,19 @@ STAND_INS: dict[str, str] = {
     "core.sandbox.tool_base": "suna",
     "core.utils.config": "suna",
     "core.utils.logger": "suna",
+    "fastapi": "responses",
+    "fastapi.concurrency": "responses",
+    "fastapi.exceptions": "responses",
+    "fastapi.responses": "responses",
+    "open_webui.apps.webui.models.users": "open_webui.users",
+    "open_webui.env": "open_webui.env",
+    "open_webui.models.users": "open_webui.users",
+    "open_webui.utils.misc": "open_webui.messages",
+    "starlette.concurrency": "responses",
+    "starlette.datastructures": "responses",
+    "starlette.exceptions": "responses",
+    "starlette.requests": "responses",
+    "starlette.responses": "responses",
 }
 """Stand-in in this package, by the name under which tools import it."""
 
@@ -39,6 +52,9 @@ ANY_MODULE = frozenset(
 )
 """Packages of which all modules can be imported. Of `core`, a name that others use too, only
 Suna's packages."""
+
+OLD_OPEN_WEBUI = frozenset({"apps", "config", "constants", "main", "utils"})
+"""Modules that first versions of Open WebUI had at the top; only its tool files mean these."""
 
 INJECTED_TYPES: dict[str, str] = {
     f"{module}.{name}": f"fastmcp:{name}"
@@ -76,9 +92,11 @@ PACKAGES = frozenset(
 """Packages with stand-ins or such packages in them."""
 
 
-def is_provided(module: str) -> bool:
-    """Return whether the sandbox provides a module, by its dotted name."""
+def is_provided(module: str, *, is_open_webui: bool = False) -> bool:
+    """Return whether the sandbox provides a module to a file, by its dotted name."""
     if module in STAND_INS or module in PACKAGES:
+        return True
+    if is_open_webui and module.partition(".")[0] in OLD_OPEN_WEBUI:
         return True
     parts = module.split(".")
     return any(".".join(parts[:count]) in ANY_MODULE for count in range(1, len(parts) + 1))

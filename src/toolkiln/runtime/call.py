@@ -94,7 +94,10 @@ def _result(entry: EntryPoint, call: Mapping[str, Any], channel: Channel) -> Fra
     reply = sys.modules.get("toolkiln.frameworks.reply")
     if reply is not None:
         value = reply.delivered(value, lambda name, data: channel.send(file_frame(name, data)))
-    if entry.is_resource and type(value) in (bytes, bytearray):
+    if entry.is_open_webui and (page := _page(value)) is not None:
+        message, value = page
+        channel.send({"op": "message", "value": message})
+    elif entry.is_resource and type(value) in (bytes, bytearray):
         channel.send(file_frame("content", value))
         value = None
     return result_frame(value)
@@ -125,6 +128,16 @@ def _tool_result_fields(value: Any) -> dict[str, Any] | None:
         "stderr": str(value.stderr),
         "meta": value.meta,
     }
+
+
+def _page(value: Any) -> tuple[Any, Any] | None:
+    """Return the message for a page that a tool of Open WebUI returned, and the value beside it."""
+    page, context = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
+    body = getattr(page, "body", None)
+    if getattr(page, "media_type", None) != "text/html" or not isinstance(body, bytes):
+        return None
+    message = {"type": "embeds", "data": {"embeds": [body.decode("utf-8", "replace")]}}
+    return message, "The person sees the page." if context is None else context
 
 
 def file_frame(name: str, content: bytes) -> Frame:

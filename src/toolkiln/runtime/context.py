@@ -173,22 +173,12 @@ def injections(
             values[kind] = CallContext(caller, send, request)
         elif kind in ("agent_state", "agent_id"):
             values[kind] = caller.get(kind)
-        elif kind == "__user__":
-            values[kind] = {"id": caller.get("user_id"), "name": caller.get("user_id")}
-        elif kind == "__event_emitter__":
-            values[kind] = _emitter(send)
         elif ":" in kind:
             values[kind] = finder.stand_in(kind)(CallContext(caller, send, request))
-        elif kind != "default":
-            values[kind] = None
+    if names := {kind for kind in injected.values() if kind.startswith("__")}:
+        context = CallContext(caller, send, request)
+        values |= finder.stand_in("open_webui.parameters:parameters")(names, caller, context)
     return values
-
-
-def _emitter(send: Callable[[Frame], None]) -> Callable[[Any], Any]:
-    async def emit(event: Any) -> None:
-        send({"op": "message", "value": to_json(event).value})
-
-    return emit
 
 
 def _number(value: Any) -> float | None:

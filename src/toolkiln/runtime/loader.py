@@ -115,11 +115,12 @@ def import_file(file: str) -> types.ModuleType:
         sys.path.append(folder)
     elif stem not in sys.stdlib_module_names:
         sys.modules[stem] = module
-    finder.install()
+    data = loader.get_data(file)
+    finder.install(is_open_webui=b"\nclass Tools" in data)
     unavailable.importing = True
     try:
         # Compiled here: the loader would look for cached bytecode, which never exists.
-        code = compile(loader.get_data(file), file, "exec", dont_inherit=True)
+        code = compile(data, file, "exec", dont_inherit=True)
         exec(code, module.__dict__)  # noqa: S102
     finally:
         unavailable.importing = False
@@ -146,6 +147,7 @@ class EntryPoint:
         self._whole_arguments: str | None = load.get("whole_arguments")
         self.injected: dict[str, str] = load.get("injected", {})
         self.is_resource = load.get("role") == "resource"
+        self.is_open_webui = self._dialect == "open_webui"
         self._shared_instance = self._new_instance() if load.get("keep_instance") else None
         self._bind_arguments = self._binder()
 
@@ -172,7 +174,7 @@ class EntryPoint:
             instance = self._shared_instance
             if instance is None:
                 instance = self._new_instance()
-            if self._dialect == "open_webui":
+            if self.is_open_webui:
                 _set_valves(instance, injections.get("__user__"), caller)
             if self._dialect == "base_tool":
                 _validate_arguments(instance, arguments)

@@ -301,6 +301,9 @@ def _is_secret(schema: Any, definitions: JsonSchema) -> bool:
         elif isinstance(part, dict):
             if part.get("format") == "password" or part.get("writeOnly") or part.get("secret"):
                 return True
+            form = part.get("input")  # of Open WebUI
+            if isinstance(form, dict) and form.get("type") == "password":
+                return True
             name = str(part.get("$ref", "")).rpartition("/")[2]
             if name and name not in seen:
                 seen.add(name)

@@ -22,6 +22,7 @@ from toolkiln.spec.syntax import MAX_BYTES, decode, parse
 NEVER_HELPERS = frozenset(sys.stdlib_module_names) | {
     "annotated_types",
     "pydantic",
+    "pydantic_core",
     "toolkiln",
     "typing_extensions",
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkiln.model.source import Finding, Reading
-from toolkiln.model.spec import Capability, ToolSpec
+from toolkiln.model.spec import Capability, Dialect, ToolSpec
 from toolkiln.spec import syntax
 from toolkiln.spec.checks import capabilities, file_checks
 from toolkiln.spec.checks.opened_files import check_opened_files
@@ -24,7 +24,7 @@ from toolkiln.spec.limits import MAX_PARAMETERS, MAX_TOOLS, BudgetExceeded
 from toolkiln.spec.local_imports import VersionFiles
 from toolkiln.spec.namespace import Module
 from toolkiln.spec.options import DeclaredOptions
-from toolkiln.spec.requirements import read_requirements
+from toolkiln.spec.requirements import read_requirements, requirements_of_open_webui
 
 _SURROGATE = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
 
@@ -89,7 +89,10 @@ def _tools(
     version_files.is_package = requirements.provide
     version_files.load_helpers(module, nodes, findings)
     declared = _within_limits(declarations(module, findings), findings)
-    if more := [item for d in declared for item in d.requirements]:
+    more = [item for d in declared for item in d.requirements]
+    if any(d.dialect is Dialect.OPEN_WEBUI for d in declared):
+        more += requirements_of_open_webui(module, requirements)
+    if more:
         requirements = read_requirements(source, text, more)
     patterns = _file_patterns(declared, requirements.table, source, findings)
     version_files.load_data_files(patterns, findings)

@@ -321,6 +321,7 @@ def check_imports(
     module's name on an index, so a guess must not be installed.
     """
     reported = set()
+    is_open_webui = is_open_webui_file(module)
     for dotted, line in _imports(module):
         top = dotted.partition(".")[0]
         distribution = distribution_of(dotted)
@@ -328,7 +329,8 @@ def check_imports(
             continue
         if requirements.provide(dotted) or _is_among(listed, dotted):
             continue
-        if is_provided(dotted) or is_provided(dotted.rpartition(".")[0]):
+        parent = dotted.rpartition(".")[0]
+        if any(is_provided(name, is_open_webui=is_open_webui) for name in (dotted, parent)):
             continue  # the sandbox has a stand-in
         if module.loader.helper(module, top, 0) is None:
             reported.add(distribution or top)
@@ -356,6 +358,22 @@ def distribution_of(module: str) -> str | None:
             return _OTHER_NAMES[module]
         module = module.rpartition(".")[0]
     return None
+
+
+def is_open_webui_file(module: Module) -> bool:
+    """Return whether a file is written for Open WebUI: it has a class `Tools`."""
+    return any(node.name == "Tools" for node in module.classes)
+
+
+def requirements_of_open_webui(module: Module, requirements: Requirements) -> list[tuple[str, int]]:
+    """Return packages that a file for Open WebUI imports, which installs them for every tool."""
+    found: dict[str, int] = {}
+    for node in ast.walk(module.tree):
+        for name in imported_modules(node):
+            distribution = distribution_of(name)
+            if distribution in _WITH_OPEN_WEBUI and not requirements.provide(name):
+                found.setdefault(distribution, getattr(node, "lineno", 1))
+    return list(found.items())
 
 
 def imported_modules(node: ast.AST) -> list[str]:
@@ -390,7 +408,7 @@ _SAME_NAME = {
     "babel", "bcrypt", "boto3", "botocore", "cachetools", "cattrs", "certifi", "chardet",
     "click", "colorama", "croniter", "cryptography", "django", "docker", "duckdb",
     "elasticsearch", "faker", "fastapi", "feedparser", "flask", "geopy", "html5lib", "httpx",
-    "humanize", "icalendar", "imageio", "jinja2", "jsonschema", "kubernetes", "langchain",
+    "humanize", "icalendar", "imageio", "jinja2", "jsonschema", "kubernetes", "langchain", "loguru",
     "lxml", "markdown", "markupsafe", "matplotlib", "mcp", "msgpack", "msgspec", "networkx",
     "nltk", "numpy", "openai", "openpyxl", "orjson", "pandas", "paramiko", "passlib",
     "pdfplumber", "pendulum", "phonenumbers", "playwright", "plotly", "polars", "psutil",
@@ -425,7 +443,18 @@ _OTHER_NAMES = {
     "slack_sdk": "slack-sdk", "slugify": "python-slugify",
     "snowflake.connector": "snowflake-connector-python", "socks": "pysocks",
     "telegram": "python-telegram-bot", "usb": "pyusb", "websocket": "websocket-client",
-    "yaml": "pyyaml", "zmq": "pyzmq",
+    "yaml": "pyyaml", "youtube_transcript_api": "youtube-transcript-api", "zmq": "pyzmq",
 }  # fmt: skip
 """Modules whose distribution has a different name. Namespace packages are listed by submodule."""
+_WITH_OPEN_WEBUI = frozenset({
+    "aiofiles", "aiohttp", "anthropic", "anyio", "azure-identity", "azure-storage-blob", "bcrypt",
+    "beautifulsoup4", "boto3", "chardet", "cryptography", "google-api-python-client",
+    "google-auth", "google-auth-oauthlib", "google-cloud-storage", "google-genai", "httpx",
+    "jinja2", "loguru", "lxml", "markdown", "mcp", "numpy", "openai", "openpyxl", "pandas",
+    "pillow", "psutil", "pyjwt", "pymongo", "pymysql", "pypdf", "python-dateutil",
+    "python-dotenv", "python-jose", "python-pptx", "pytz", "pyyaml", "redis", "regex", "requests",
+    "rich", "sqlalchemy", "tenacity", "tiktoken", "tqdm", "urllib3", "validators", "websockets",
+    "xlrd", "youtube-transcript-api",
+})  # fmt: skip
+"""Distributions that Open WebUI installs, so that its tool files do not list them."""
 _NAMESPACES = frozenset(name.partition(".")[0] for name in _OTHER_NAMES if "." in name)

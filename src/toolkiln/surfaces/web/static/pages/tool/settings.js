@@ -110,7 +110,8 @@ function Secret({ name, schema, isSet, isForgotten, text, onType, onForget }) {
 /* The schema of the visible settings, and the names of the secrets. */
 function parted(schema) {
   const isSecret = (part) => [part, ...(part.anyOf ?? [])]
-    .some((each) => each.format === "password" || each.writeOnly || each.secret);
+    .some((each) => each.format === "password" || each.writeOnly || each.secret
+      || each.input?.type === "password");
   const properties = Object.entries(schema.properties ?? {});
   const secrets = properties.filter(([, part]) => isSecret(part)).map(([name]) => name);
   const open = {
