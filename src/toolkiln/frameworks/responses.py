@@ -112,7 +112,7 @@ class UploadFile:
         self.headers = Headers(headers)
 
     @property
-    def content_type(self) -> str | None:
+    def content_type(self) -> Any:
         """The media type."""
         return self.headers.get("content-type")
 

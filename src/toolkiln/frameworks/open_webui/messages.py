@@ -106,8 +106,10 @@ def deep_update(target: dict[Any, Any], changes: dict[Any, Any]) -> dict[Any, An
     """Update nested dicts in place."""
     for key, value in changes.items():
         inner = target.get(key)
-        is_nested = isinstance(inner, dict) and isinstance(value, dict)
-        target[key] = deep_update(inner, value) if is_nested else value
+        if isinstance(inner, dict) and isinstance(value, dict):
+            deep_update(inner, value)
+        else:
+            target[key] = value
     return target
 
 
