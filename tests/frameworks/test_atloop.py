@@ -26,6 +26,9 @@ TOOLS = {
             - Explaining a term to a newcomer
             """
 
+            def __init__(self, sandbox: SandboxAdapter):
+                self.sandbox = sandbox
+
             @property
             def name(self) -> str:
                 return "glossary"
@@ -57,6 +60,8 @@ TOOLS = {
                 """
                 if args["term"] == "help":
                     return ToolResult(True, self.get_detailed_description(), "", {})
+                if args["term"] == "all":
+                    return self.sandbox.exec_shell(command="cat glossary.txt")
                 if args["term"] == "kinds":
                     kinds = self.output_semantic_type, self.stdout_semantic_type
                     text = " ".join(kind.name for kind in (*kinds, self.stderr_semantic_type))
@@ -69,7 +74,6 @@ TOOLS = {
     ''',
     "adapter.py": '''
         from toolkiln import tool
-        from atloop.runtime.sandbox_adapter import SandboxAdapter
         from atloop.tools import BaseTool, ToolResult
         from atloop.tools.output_semantic_type import OutputSemanticType
 
@@ -92,12 +96,33 @@ TOOLS = {
                     errors.append(str(error))
             return errors + [kind.name for kind in OutputSemanticType]
 
-
-        @tool
-        def shell() -> str:
-            """Use what atloop's runtime has."""
-            return SandboxAdapter("workspace").exec_shell(command="ls")
     ''',
+    "beside/own.py": '''
+        from base import BaseTool, ToolResult
+
+
+        class OwnTool(BaseTool):
+            """Return a result of the author's own class."""
+
+            name = "own"
+
+            def execute(self, args: dict) -> ToolResult:
+                return ToolResult(ok=args["ok"], stdout="", stderr="nothing there", meta={})
+    ''',
+    "beside/base.py": """
+        from dataclasses import dataclass
+
+
+        class BaseTool: ...
+
+
+        @dataclass
+        class ToolResult:
+            ok: bool
+            stdout: str
+            stderr: str
+            meta: dict
+    """,
 }
 
 
@@ -160,7 +185,14 @@ async def test_the_base_class_is_abstract_and_the_enum_complete(kiln: Kiln) -> N
 
 
 async def test_the_runtime_of_atloop_is_named_as_unavailable(kiln: Kiln) -> None:
-    result = await kiln.call("shell")
+    result = await kiln.call("glossary", {"term": "all"})
 
     assert result.error is not None
-    assert "SandboxAdapter is not available in the sandbox" in result.error.message
+    assert "GlossaryTool.sandbox.exec_shell is not available in the s" in result.error.message
+
+
+async def test_a_result_of_the_author_s_own_class_counts(kiln: Kiln) -> None:
+    fine, failed = [await kiln.call("own", {"ok": ok}) for ok in (True, False)]
+
+    assert (fine.status, fine.text) == (Status.OK, "stderr: nothing there")
+    assert (failed.status, failed.text) == (Status.FAILED, "error: nothing there")

@@ -45,10 +45,10 @@ _SUNA = (
     "memory", "notifications", "resources", "runtime_cache", "sandbox", "services", "templates",
     "threads", "tools", "triggers", "utils", "vapi_config", "versioning",
 )  # fmt: skip
-INSTALLABLE = frozenset({"fastmcp", "mcp"})
+INSTALLABLE = frozenset({"atloop", "fastmcp", "mcp"})
 """Packages that a tool can require, to get the framework itself."""
 ANY_MODULE = frozenset(
-    {*INSTALLABLE, "agentpress", "atloop", "open_webui", *(f"core.{name}" for name in _SUNA)}
+    {*INSTALLABLE, "agentpress", "open_webui", *(f"core.{name}" for name in _SUNA)}
 )
 """Packages of which all modules can be imported. Of `core`, a name that others use too, only
 Suna's packages."""

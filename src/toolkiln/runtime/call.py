@@ -33,6 +33,7 @@ _MAX_CAUSES, _MAX_CALLS = 5, 30
 _CAUSED = "\n\nThe above exception was the direct cause of the following exception:\n\n"
 _DURING = "\n\nDuring handling of the above exception, another exception occurred:\n\n"
 _FIELDS, _SUNA_RESULT = "__dataclass_fields__", {"success", "output"}
+_RESULT = ("ok", "stdout", "stderr", "meta")
 _exit = os._exit  # bound before a tool can replace it
 _start_thread = _thread.start_new_thread
 
@@ -118,9 +119,8 @@ def result_frame(value: Any) -> Frame:
 
 
 def _tool_result_fields(value: Any) -> dict[str, Any] | None:
-    """Return the fields of a `ToolResult`; None for any other value."""
-    define = sys.modules.get("toolkiln.define")
-    if define is None or not isinstance(value, define.ToolResult):
+    """Return the fields of a `ToolResult`, also an author's own; None for any other value."""
+    if tuple(getattr(type(value), _FIELDS, ()))[:4] != _RESULT:
         return None
     return {
         "ok": bool(value.ok),

@@ -185,9 +185,9 @@ class EntryPoint:
         return lambda: function(*positional, **named)
 
     def _new_instance(self) -> Any:
-        """Create the object of a method; what a toolkit gets from its framework is unavailable."""
+        """Create the object of a method; what a class gets from its framework is unavailable."""
         arguments = {}
-        if self._dialect == "toolkit" and hasattr(self._owner.__init__, "__code__"):
+        if self._dialect in ("base_tool", "toolkit") and hasattr(self._owner.__init__, "__code__"):
             name = self._owner.__name__
             signature = FunctionSignature(find_function(self._owner, "__init__"))
             arguments = {
