@@ -27,6 +27,7 @@ class Use(NamedTuple):
 
 USES = {
     "atloop": [Use("count_lines", {"text": "a\nb"}, {"stdout": "2"})],
+    "FastMCP": [Use("add_minutes", {"time": "23:50", "minutes": 20}, "00:10")],
     "Suna": [
         Use("add_book", {"title": "Clay", "pages": 90}, '{"title": "Clay", "pages": 90}'),
         Use("count_words", {"text": "one two"}, "2 words"),
