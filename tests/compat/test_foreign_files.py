@@ -13,6 +13,7 @@ from compat import foreign_files
 from surfaces.conftest import Shell
 from toolkiln.config import Settings
 from toolkiln.kiln import Kiln
+from toolkiln.security.sessions import account_name
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,6 +29,7 @@ class Use(NamedTuple):
 USES = {
     "atloop": [Use("count_lines", {"text": "a\nb"}, {"stdout": "2"})],
     "FastMCP": [Use("add_minutes", {"time": "23:50", "minutes": 20}, "00:10")],
+    "Open WebUI": [Use("write_entry", {"mood": "calm"}, f"Noted: calm ({account_name()})")],
     "Suna": [
         Use("add_book", {"title": "Clay", "pages": 90}, '{"title": "Clay", "pages": 90}'),
         Use("count_words", {"text": "one two"}, "2 words"),

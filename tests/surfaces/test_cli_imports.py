@@ -13,15 +13,16 @@ from .conftest import ADMITTED, GREET, Shell, entries, states
 WEATHER = '''"""
 title: Weather
 author_url: https://author.example
-requirements: python-dateutil
+requirements: icalendar
 """
 
 import os
 
 import requests
+import geopy
 import unheard_of
 import util
-from dateutil import parser
+from icalendar import Calendar
 from open_webui.models.files import FileModel, Files
 
 
@@ -77,7 +78,7 @@ def old(desk: Shell) -> Path:
             "parts/util.py": HELPER,
             "util.py": HELPER,
             "settings.py": "COLOR = 1\n",
-            "requirements.txt": "requests==2.31.0\n",
+            "requirements.txt": "geopy==2.4\n",
         },
     )
 
@@ -115,15 +116,16 @@ def test_the_report_says_what_differs_and_which_packages_are_needed(desk: Shell,
     hosts = 'declares its hosts (network = ["api.weather.example"] in [tool.toolkiln])'
     expected = {
         9: f"import requests: a call has no network until the file {hosts}",
-        22: "open_webui.models.files.Files is a placeholder: a call that uses it fails",
-        23: "os.environ: a call gets none of the server's variables",
+        23: "open_webui.models.files.Files is a placeholder: a call that uses it fails",
+        24: "os.environ: a call gets none of the server's variables",
     }
     assert [line for line, _ in differences] == [*expected]
     assert all(message.startswith(expected[line]) for line, message in differences)
     assert packages == {
-        "requests": ("requests==2.31.0", False),
+        "requests": ("requests", True),
+        "geopy": ("geopy==2.4", False),
         "unheard_of": (None, False),
-        "dateutil": ("python-dateutil", True),
+        "icalendar": ("icalendar", True),
     }
     assert (row["outcome"], row["file"], row["framework"]) == ("copied", "weather.py", "Open WebUI")
     assert not (desk.folder / "tools/weather.py").exists()
@@ -261,4 +263,4 @@ def test_a_requirements_file_that_cannot_be_used_is_noted(desk: Shell, old: Path
 
     assert done.code == 0
     assert "note: old/requirements.txt:1: " in done.err
-    assert "needs: requests (not listed in the file)" in done.out
+    assert "needs: geopy (not listed in the file)" in done.out

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from toolkiln.frameworks.modules import PACKAGES, STAND_INS, is_provided
+from toolkiln.frameworks.modules import OLD_OPEN_WEBUI, PACKAGES, STAND_INS, is_provided
 from toolkiln.model.imports import Difference, PackageUse
 from toolkiln.model.source import Finding, Reading
 from toolkiln.model.spec import Capability, Dialect
@@ -103,7 +103,9 @@ def inspect(
             if dotted.partition(".")[0] not in local or listed.provide(dotted):
                 imported.setdefault(dotted, found)
     foreign = {
-        name: item for name, item in imported.items() if name.partition(".")[0] not in NEVER_HELPERS
+        _full_name(name, reading): item
+        for name, item in imported.items()
+        if name.partition(".")[0] not in NEVER_HELPERS
     }
     differences = {*_restrictions(modules)}
     for name, item in foreign.items():
@@ -153,6 +155,13 @@ def _first_uses(nodes: Sequence[ast.AST]) -> dict[str, int]:
         if isinstance(node, ast.Name) and id(node) not in passive:
             lines[node.id] = min(node.lineno, lines.get(node.id, node.lineno))
     return lines
+
+
+def _full_name(dotted: str, reading: Reading) -> str:
+    """Return the name of a module that first versions of Open WebUI had at the top."""
+    is_open_webui = any(spec.dialect is Dialect.OPEN_WEBUI for spec in reading.tools)
+    is_old = is_open_webui and dotted.partition(".")[0] in OLD_OPEN_WEBUI
+    return f"open_webui.{dotted}" if is_old else dotted
 
 
 def _requirements(items: Iterable[str]) -> Requirements:
