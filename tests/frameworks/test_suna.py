@@ -4,6 +4,7 @@ import pytest
 
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Status
+from toolkiln.operations.toolkits import ToolkitName, get_toolkit
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -158,3 +159,42 @@ async def test_a_toolkit_of_suna_runs_unchanged(
 
     assert result.status is status, result
     assert outcome in (result.value if result.error is None else result.error.message)
+
+
+async def test_a_toolkit_is_one_object_with_its_methods_as_declared(kiln: Kiln) -> None:
+    kit = await kiln.run_operation(get_toolkit, ToolkitName(name="SandboxNotesTool"))
+    shown = kit.model_dump(mode="json")
+    methods = shown.pop("methods")
+
+    assert shown == {
+        "name": "SandboxNotesTool",
+        "display_name": "Notes",
+        "description": "Keeps the notes of a project.",
+        "icon": "notebook-pen",
+        "color": "bg-blue-100 dark:bg-blue-800/50",
+        "is_core": False,
+        "weight": 20,
+        "visible": True,
+        "usage_guide": "### Notes\nWrite a note before you read it.",
+        "enabled": True,
+    }
+    assert [method["name"] for method in methods] == ["write_note", "say", "refuse", "use"]
+    assert methods[0] == {
+        "name": "write_note",
+        "display_name": "Write Note",
+        "description": "Write a note.",
+        "is_core": False,
+        "visible": True,
+        "enabled": True,
+    }
+    assert (methods[1]["description"], methods[1]["visible"]) == ("Repeats a text.", False)
+    assert "Write a note before you read it." in kiln.library.guide("write_note")
+
+
+async def test_the_logger_of_suna_writes_to_the_errors_of_the_call(kiln: Kiln) -> None:
+    result = await kiln.call("say", {"text": "hi"})
+
+    assert result.stderr.splitlines() == [
+        "info: created tool=notes",
+        "warning: said hi call=1 size=2",
+    ]

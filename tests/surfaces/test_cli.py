@@ -284,6 +284,17 @@ class TestShow:
         assert "Convert an amount" in documentation
         assert ">>> convert(3)" in documentation
 
+    def test_a_toolkit_is_shown_with_its_methods_as_declared(self, bare: Shell) -> None:
+        write(bare, "tools/kit.py", KIT)
+
+        shown = bare.run("show", "Zoo").json()
+        refusal = bare.refused("show", "Zoo", "--as", "docs")
+
+        assert (shown["name"], shown["display_name"]) == ("Zoo", "Zoo")
+        assert [method["name"] for method in shown["methods"]] == ["zebra", "ape"]
+        assert [method["visible"] for method in shown["methods"]] == [True, False]
+        assert "Zoo is a toolkit" in refusal
+
     def test_an_unknown_tool_or_form_is_answered_with_the_nearest(self, folder: Shell) -> None:
         assert "'convert'" in folder.refused("show", "convrt")
         assert "'openai'" in folder.refused("show", "convert", "--as", "openia")

@@ -100,6 +100,44 @@ class Tool(ToolSummary):
     """Relative to the tools folder."""
 
 
+class ToolkitMethod(Value):
+    """A tool of a toolkit."""
+
+    name: str
+    """For calls."""
+    display_name: str
+    """For people."""
+    description: str
+    is_core: bool
+    visible: bool
+    enabled: bool
+    """Whether it can be called."""
+
+
+class ToolkitDetails(Value):
+    """A toolkit with its methods."""
+
+    name: str
+    """The name of its class."""
+    display_name: str
+    """For people."""
+    description: str
+    icon: str | None
+    color: str | None
+    is_core: bool
+    """Whether none of its methods can be disabled."""
+    weight: int
+    """Lighter ones come first."""
+    visible: bool
+    """Whether lists for people include it by default."""
+    usage_guide: str
+    """How to use its methods together, as Markdown."""
+    enabled: bool
+    """Whether any of its methods can be called."""
+    methods: tuple[ToolkitMethod, ...]
+    """In the order of their declaration."""
+
+
 class CardPermissions(Value):
     """The permissions that a tool requests, as a card shows them."""
 

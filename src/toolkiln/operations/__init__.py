@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "proposals": ("proposals",),
     "tool_settings": ("secrets",),
-    "toolkits": ("tools",),
+    "toolkits": ("toolkits",),
     "tools": ("tools", "tool_files"),
     "versions": ("versions",),
 }

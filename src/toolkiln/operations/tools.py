@@ -88,16 +88,6 @@ class ChangeTool(Value):
     match: Match = None
 
 
-class ChangeToolkit(Value):
-    """Enables or disables a toolkit or some of its methods."""
-
-    name: str
-    enabled: bool = True
-    """Whether its tools can be called."""
-    methods: dict[str, bool] = Field(default_factory=dict)
-    """Whether each is enabled, by method or tool; those not named are."""
-
-
 class RemoveTool(Value):
     """Removes a tool with its file."""
 
@@ -149,13 +139,6 @@ class ToolList(Value):
     next_cursor: str | None
     hidden: int
     """How many more there are that are hidden from people."""
-
-
-class ToolkitState(Value):
-    """Which tools of a toolkit are enabled."""
-
-    name: str
-    tools: dict[str, bool]
 
 
 class ServedFile(Value):
@@ -446,25 +429,6 @@ def _grant(context: OperationContext, name: str, served: ServedVersion, digest: 
     refuse_outdated(name, candidate.base, digest)
     decision = context.services.security.decision(grant=True, session=context.session)
     admissions.admit([candidate], decision)
-
-
-@operation("toolkits.update")
-async def update_toolkit(context: OperationContext, request: ChangeToolkit) -> ToolkitState:
-    """Enable or disable a toolkit or some of its methods; requires ADMIN."""
-    return ToolkitState(name=request.name, tools=await context.run(change_toolkit, request))
-
-
-@operation("toolkits.change", privilege=Privilege.ADMIN, act="switch", routing="worker")
-def change_toolkit(context: OperationContext, request: ChangeToolkit) -> dict[str, bool]:
-    """Enable or disable a toolkit or some of its methods; return which tools are enabled."""
-    services = context.services
-    refuse_hidden(services, request.name, context.session)
-    change = {"enabled": request.enabled, "methods": request.methods}
-    services.admissions.switch(request.name, change, context.caller.who)
-    snapshot = services.catalog.snapshot
-    specs = (served.read.tool(tool) for tool, served in snapshot.served.items())
-    members = (s.name for s in specs if s.toolkit and s.toolkit.name == request.name)
-    return {name: name in snapshot.tools for name in members}
 
 
 @operation("tools.delete")

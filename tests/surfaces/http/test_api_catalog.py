@@ -24,12 +24,16 @@ def states(client: Client) -> dict[str, str]:
 def test_only_people_with_admin_see_disabled_tools(operator: Client, ann: Client) -> None:
     operator.patch("/v1/toolkits/Shelf", json={"methods": {"put_up": False}})
     some, unseen = states(operator), states(ann)
+    kit, own_kit = (client.get("/v1/toolkits/Shelf").json() for client in (operator, ann))
     operator.patch("/v1/toolkits/Shelf", json={"enabled": False})
     disabled, hidden = catalog(operator), catalog(ann)
     operator.patch("/v1/toolkits/Shelf", json={})
 
     assert (some["put_up"], some["take_down"]) == ("disabled", "served")
     assert "put_up" not in unseen
+    methods = [(method["name"], method["enabled"]) for method in kit["methods"]]
+    assert methods == [("put_up", False), ("take_down", True)]
+    assert [method["name"] for method in own_kit["methods"]] == ["take_down"]
     assert [kit["enabled"] for kit in disabled["toolkits"]] == [False]
     assert hidden["toolkits"] == []
 
@@ -37,9 +41,11 @@ def test_only_people_with_admin_see_disabled_tools(operator: Client, ann: Client
 def test_tools_that_a_caller_may_not_run_are_left_out(api: Serving) -> None:
     with api.client(api.session("eve", tools=["double"])) as eve:
         found = catalog(eve)
+        missing = eve.get("/v1/toolkits/Shelf")
 
     assert [card["name"] for card in found["tools"]] == ["double"]
     assert (found["toolkits"], found["hidden"]) == ([], 0)
+    assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
 
 
 def test_a_folder_that_is_not_there_yet_is_an_empty_catalog(

@@ -147,7 +147,7 @@ def list_(
 
 @command(app)
 def show(
-    tool: Annotated[str, typer.Argument(help="The name of the tool.")],
+    tool: Annotated[str, typer.Argument(help="The name of a tool or a toolkit.")],
     form: Annotated[
         str | None,
         typer.Option(
@@ -162,9 +162,11 @@ def show(
     tools: ToolsOption = None,
     redis: RedisOption = None,
 ) -> None:
-    """Show one tool as a model, a provider or a person sees it."""
+    """Show one tool as a model, a provider or a person sees it, or a toolkit with its methods."""
+    from toolkiln.errors import NotFound, UnknownTool
     from toolkiln.kiln import PROVIDERS
     from toolkiln.operations import tools as tool_operations
+    from toolkiln.operations.toolkits import ToolkitName, get_toolkit
     from toolkiln.surfaces.cli.session import authenticate, open_kiln
 
     forms = [*PROVIDERS, "schema", "docs"]
@@ -174,7 +176,18 @@ def show(
     with open_kiln(tools, redis, dev=dev) as kiln:
         provider = form if form in PROVIDERS else None
         request = tool_operations.ShowTool(name=tool, provider=provider)
-        shown = kiln.run_operation_sync(tool_operations.show_tool, request, authenticate(kiln))
+        session = authenticate(kiln)
+        try:
+            shown = kiln.run_operation_sync(tool_operations.show_tool, request, session)
+        except UnknownTool as unknown:
+            try:
+                kit = kiln.run_operation_sync(get_toolkit, ToolkitName(name=tool), session)
+            except NotFound:
+                raise unknown from None
+            if form is not None:
+                raise InputError(f"{tool} is a toolkit", hint="leave out --as") from None
+            print_json(kit.model_dump(mode="json"))
+            return
     if shown.unserved is not None:
         _print_unserved(shown.unserved)
     if shown.dev:

@@ -18,6 +18,7 @@ from toolkiln.operations import (
     sources,
     system,
     tool_files,
+    toolkits,
     tools,
     versions,
 )
@@ -124,9 +125,16 @@ _TOOLS = _group(
         preconditions=("If-Match",),
     ),
     route(
+        "GET",
+        "/v1/toolkits/{name}",
+        toolkits.get_toolkit,
+        summary="Get a toolkit with its methods",
+        description="In the order of their declaration. Disabled methods require ADMIN.",
+    ),
+    route(
         "PATCH",
         "/v1/toolkits/{name}",
-        tools.update_toolkit,
+        toolkits.update_toolkit,
         name="patch_toolkit",
         summary="Enable or disable a toolkit or some of its methods",
         description=f"{_ADMIN} A toolkit without an enabled method is disabled.",
