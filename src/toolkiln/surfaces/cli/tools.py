@@ -162,7 +162,7 @@ def show(
     tools: ToolsOption = None,
     redis: RedisOption = None,
 ) -> None:
-    """Show one tool as a model, a provider or a person sees it, or a toolkit with its methods."""
+    """Show one tool as a model, a provider or a person sees it."""
     from toolkiln.errors import NotFound, UnknownTool
     from toolkiln.kiln import PROVIDERS
     from toolkiln.operations import tools as tool_operations
