@@ -229,7 +229,9 @@ class ToolSpec(Value):
     def detailed_description(self) -> str:
         """Render the documentation as Markdown, for a model that has chosen the tool."""
         properties = self.parameters.get("properties", {})
-        return describe(self.documentation.docstring(), self.description, properties)
+        text = describe(self.documentation.docstring(), self.description, properties)
+        guide = self.toolkit.usage_guide if self.toolkit else ""
+        return f"{text}\n\n**Usage guide**\n{guide}" if guide else text
 
 
 BUILTIN_NAMES = frozenset(
