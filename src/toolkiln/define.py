@@ -171,6 +171,8 @@ class Context:
     answers: list[Any] = field(default_factory=list)
     """In unit tests: the answers that `ask` returns, in order."""
     asked: list[Question[Any]] = field(default_factory=list)
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """What the caller says about this call; nobody has verified it."""
 
     def report_progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Report the progress of the call to the caller."""

@@ -23,6 +23,9 @@ caller = "1/hour"
 
 [grants.keyed]
 secrets = ["TOKEN"]
+
+[grants.noted]
+secrets = ["TOKEN"]
 """
 SECRET = "s3cr3t-of-the-contract"
 TOOLS = '''from toolkiln import Context, tool
@@ -56,6 +59,14 @@ def pay(amount: int) -> int:
 def keyed(ctx: Context) -> str:
     """Use a secret that is granted."""
     return f"the key is {ctx.secrets['TOKEN']}"
+
+
+@tool(requires_secrets=["TOKEN"])
+def noted(ctx: Context, agent_state: "AgentState") -> str:
+    """Note the room, and a secret, in the state of the agent."""
+    agent_state.room = ctx.request["room"]
+    agent_state["key"] = ctx.secrets["TOKEN"]
+    return ctx.request["room"]
 
 
 @tool(requires_secrets=["TOKEN"])

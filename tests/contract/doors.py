@@ -30,6 +30,9 @@ from toolkiln.config import load
 from toolkiln.model.call import Result
 
 COMMAND = Path(sys.executable).with_name("toolkiln")
+REQUEST = {"room": "pottery"}
+"""What every call says about itself."""
+META: Any = {"toolkiln/request": REQUEST}
 BOUND = 60.0
 """Seconds that anything may take before it counts as hanging."""
 
@@ -40,6 +43,8 @@ class Outcome:
 
     value: Any = None
     code: str | None = None
+    state: Any = None
+    """The state of the agent, if the tool changed it."""
 
 
 class Door(Protocol):
@@ -86,7 +91,7 @@ def outcome_of(result: Result) -> Outcome:
     """The outcome of a result."""
     if result.error is not None:
         return Outcome(code=result.error.code)
-    return Outcome(result.value)
+    return Outcome(result.value, state=result.agent_state)
 
 
 class Python:
@@ -97,7 +102,9 @@ class Python:
         self._ann = kiln.security.sessions.create("ann").token
 
     def call(self, tool: str, **arguments: Any) -> Outcome:
-        result = self.kiln.call_sync(tool, arguments, session=self._ann, called=tool)
+        result = self.kiln.call_sync(
+            tool, arguments, session=self._ann, called=tool, request=REQUEST
+        )
         assert isinstance(result, Result)
         return outcome_of(result)
 
@@ -112,9 +119,8 @@ class CommandLine:
         self._project = project
 
     def call(self, tool: str, **arguments: Any) -> Outcome:
-        done = self._project.run(
-            "call", tool, json.dumps(arguments), "--json", key=self._project.ann
-        )
+        more = ("--json", "--request", json.dumps(REQUEST))
+        done = self._project.run("call", tool, json.dumps(arguments), *more, key=self._project.ann)
         return outcome_of(Result.model_validate_json(done.stdout))
 
     def names(self) -> set[str]:
@@ -129,7 +135,8 @@ class Http:
         self._client = client
 
     def call(self, tool: str, **arguments: Any) -> Outcome:
-        answer = self._client.post(f"/v1/tools/{tool}/call", json={"arguments": arguments}).json()
+        body = {"arguments": arguments, "request": REQUEST}
+        answer = self._client.post(f"/v1/tools/{tool}/call", json=body).json()
         if "status" in answer and "call_id" in answer:
             return outcome_of(Result.model_validate(answer))
         return Outcome(code=answer["code"])
@@ -154,7 +161,7 @@ class Mcp:
     async def _call(self, tool: str, arguments: dict[str, Any]) -> Outcome:
         async with asyncio.timeout(BOUND):
             try:
-                result = await self._client.call_tool(tool, arguments)
+                result = await self._client.call_tool(tool, arguments, meta=META)
             except MCPError as error:  # the protocol's answer for a tool that is not listed
                 is_unknown = "there is no tool named" in error.message
                 return Outcome(code="unknown_tool" if is_unknown else error.message)
@@ -167,7 +174,8 @@ class Mcp:
             return Outcome(code=meta["toolkiln/code"])
         content: Any = result.structured_content
         is_wrapped = isinstance(content, dict) and content.keys() == {"result"}
-        return Outcome(content["result"] if is_wrapped else content)
+        value = content["result"] if is_wrapped else content
+        return Outcome(value, state=meta.get("toolkiln/agent_state"))
 
 
 @contextmanager

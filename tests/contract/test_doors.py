@@ -127,6 +127,7 @@ CALLS: list[tuple[str, dict[str, Any], Outcome, str]] = [
     ("limited", {}, Outcome("done"), "ok"),
     ("limited", {}, Outcome(code="rate_limited"), "denied"),
     ("keyed", {}, Outcome("the key is [secret:TOKEN]"), "ok"),
+    ("noted", {}, Outcome("pottery", state={"room": "pottery", "key": "[secret:TOKEN]"}), "ok"),
     ("ungranted", {}, Outcome(code="not_granted"), "denied"),
     ("broken", {}, Outcome(code="exception"), "exception"),
 ]
@@ -139,6 +140,7 @@ def test_each_call_has_its_outcome_and_its_record(door: Door, audit: Audit) -> N
     assert outcomes == [(tool, outcome) for tool, _, outcome, _ in CALLS]
     assert audit.holds([("call", recorded, "ann", tool) for tool, *_, recorded in CALLS])
     assert SECRET not in audit.text()
+    assert "pottery" not in audit.text()
     assert "forbidden" not in door.names()
 
 

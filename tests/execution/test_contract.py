@@ -182,7 +182,8 @@ class Settings:
 def look(ctx: Context) -> list:
     ctx.secrets["mine"] = "changed"
     reported = [dict(ctx.secrets), ctx.settings["retries"], ctx.settings["since"].year]
-    return [*reported, "s3cret" in repr(ctx), ctx.platform, ctx.guild_id, ctx.channel_id]
+    where = [ctx.platform, ctx.guild_id, ctx.channel_id]
+    return [*reported, "s3cret" in repr(ctx), *where, ctx.request]
 """
 
 
@@ -382,10 +383,11 @@ async def test_context_holds_what_is_for_this_call(run: Run) -> None:
     caller = Caller(user_id="u", platform="p", guild_id="g", channel_id="c")
     secrets, settings = {"KEY": "s3cret"}, {"retries": 2, "since": "2024-02-29"}
 
-    outcome = await run("look", caller=caller, secrets=secrets, settings=settings)
+    outcome = await run("look", caller=caller, secrets=secrets, settings=settings, request={"r": 1})
 
     reported = {"KEY": "s3cret", "mine": "changed"}
-    assert outcome.value == [reported, 2, 2024, False, "p", "g", "c"]
+    assert outcome.agent_state is None
+    assert outcome.value == [reported, 2, 2024, False, "p", "g", "c", {"r": 1}]
     assert secrets == {"KEY": "s3cret"}
 
 
@@ -418,12 +420,15 @@ async def test_nested_call_goes_through_the_door_that_was_given(run: Run, name: 
     assert none.value[0] == "tools cannot call other tools here"
 
 
-async def test_state_of_the_agent_is_given_and_cannot_be_changed(run: Run) -> None:
+async def test_state_of_the_agent_comes_back_changed_and_that_of_the_session_stays(
+    run: Run,
+) -> None:
     caller = Caller(agent_id="a", agent_state={"n": 1})
 
     outcome = await run("keep_context", caller=caller)
 
     assert outcome.value == [{"n": 1, "changed": True}, "a"]
+    assert outcome.agent_state == {"n": 1, "changed": True}
     assert caller.agent_state == {"n": 1}
 
 

@@ -41,7 +41,7 @@ from toolkiln.fleet.message_auth import (
 from toolkiln.fleet.publisher import ForeignCatalog, Publisher
 from toolkiln.fleet.queue import Queue
 from toolkiln.fleet.remote_catalog import CatalogReader
-from toolkiln.fleet.wire import Envelope, envelope_from_wire, envelope_to_wire, pack
+from toolkiln.fleet.wire import Envelope, envelope_from_wire, envelope_to_wire, pack, unpack
 from toolkiln.fleet.worker_process import check_worker_keys
 from toolkiln.model.call import Grant, Result, Status
 from toolkiln.operations import proposals, tool_files, tools, versions
@@ -69,6 +69,7 @@ OTHERWISE: dict[str, Any] = {
     "traceparent": "p",
     "depth": 1,
     "asks": ("form",),
+    "request": Raw(pack({"room": 1})),
 }
 
 
@@ -76,6 +77,8 @@ def test_a_sealed_call_is_genuine_after_its_journey() -> None:
     sent = replace(CALL, seal=seal(KEY, CALL))
 
     assert has_valid_seal(KEY, envelope_from_wire(envelope_to_wire(sent)))
+    older = pack(unpack(envelope_to_wire(sent))[:-1])  # from a process that knows no requests
+    assert has_valid_seal(KEY, envelope_from_wire(older))
     assert not has_valid_seal(FleetKeys(b"another key"), sent)
     assert not has_valid_seal(KEY, CALL)
 

@@ -62,6 +62,7 @@ NONSENSE = [
     '{"op":"result","value":' + "[" * 1000 + "]" * 1000 + "}",
     '{"op":"result","value":1,"notes":5}',
     '{"op":"result","value":1,"notes":' + str(list(range(200))) + "}",
+    '{"op":"result","value":1,"agent_state":[]}',
     '{"op":"tool_result","value":1}',
     '{"op":"tool_result","value":{"ok":true}}',
     '{"op":"tool_result","value":{"ok":true,"stdout":1,"stderr":2}}',
@@ -100,7 +101,8 @@ async def test_a_question_has_to_wait_for_the_answer_to_the_last(service: Servic
     "kind, code",
     [
         ("deep", BROKEN), ("objects", BROKEN), ("messages", BROKEN), ("progress", BROKEN),
-        ("files", BROKEN), ("inject", BROKEN), ("notes", BROKEN), ("error", "failed: tool_error"),
+        ("files", BROKEN), ("inject", BROKEN), ("notes", BROKEN), ("state", BROKEN),
+        ("error", "failed: tool_error"),
     ],
 )  # fmt: skip
 async def test_floods_of_frames_end_the_call(service: Service, kind: str, code: str) -> None:

@@ -67,6 +67,8 @@ class Invocation:
     """Values of the secrets that the tool requires, by name."""
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     user_settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """What the caller says about the call."""
     nested: Callable[[str, Any], Awaitable[Result]] | None = None
     questions: CallQuestions | None = None
     """Puts questions to the caller; None: the caller cannot be asked."""
@@ -113,6 +115,8 @@ class ExecutionOutcome:
     files: list[SentFile] = field(default_factory=list)
     messages: list[Any] = field(default_factory=list)
     injected_tools: list[str] = field(default_factory=list)
+    agent_state: dict[str, Any] | None = None
+    """As changed by the tool."""
     cpu: float | None = None
     memory: int | None = None
     sandbox: str = ""
@@ -148,6 +152,7 @@ def call_context(invocation: Invocation) -> dict[str, Any]:
         "channel_id": caller.channel_id,
         "agent_id": caller.agent_id,
         "agent_state": caller.agent_state,
+        "request": dict(invocation.request),
         "asks": tuple(invocation.questions.kinds) if invocation.questions else (),
         "secrets": dict(invocation.secrets),
         "settings": dict(invocation.settings),

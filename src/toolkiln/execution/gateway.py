@@ -39,6 +39,7 @@ from toolkiln.execution.preflight import (
     CallRefused,
     PreparedCall,
     invalid_caller,
+    invalid_request,
     needs_approval,
     needs_no_preflight,
     not_allowed,
@@ -204,7 +205,10 @@ class Gateway:
             checked = await asyncio.to_thread(check, tool.spec, arguments)
         if isinstance(checked, Problems):
             raise CallRefused(Status.INVALID, invalid_arguments(checked), tool)
-        if tool.function is None and (unsent := invalid_caller(caller)):
+        unsent = invalid_request(call.request) if call.request else None
+        if unsent is None and tool.function is None:
+            unsent = invalid_caller(caller)
+        if unsent is not None:
             raise CallRefused(Status.INVALID, unsent, tool)
         prepared = PreparedCall(
             running, caller, tool, decision, checked.arguments, checked.notes, channel
@@ -281,6 +285,7 @@ class Gateway:
         invocation = Invocation(
             tool, prepared.arguments, prepared.caller, bounds, emit=running.emit
         )
+        invocation.request = call.request
         invocation.reveal = self._guard.shows_exceptions(call, prepared.caller, tool)
         mask = NO_MASK
         if secrets:
@@ -363,6 +368,7 @@ class Gateway:
                 tool=tool,
                 arguments=arguments,
                 session=call.session,
+                request=call.request,
                 surface=call.surface,
                 parent=call.id,
                 depth=call.depth + 1,
@@ -407,6 +413,7 @@ class Gateway:
             files=tuple(outcome.files),
             messages=tuple(outcome.messages),
             injected_tools=tuple(outcome.injected_tools),
+            agent_state=outcome.agent_state,
             truncation=truncation,
             sandbox=outcome.sandbox,
             dev=prepared.tool.dev,

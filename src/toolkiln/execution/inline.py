@@ -27,7 +27,7 @@ from toolkiln.model.spec import Role
 from toolkiln.model.tool import ResolvedTool
 from toolkiln.runtime.binder import Binder
 from toolkiln.runtime.call import failure, result_frame
-from toolkiln.runtime.context import injections
+from toolkiln.runtime.context import add_state, injections
 from toolkiln.runtime.loader import typed_settings
 from toolkiln.runtime.wire import encode
 
@@ -93,7 +93,9 @@ class InlineExecutor:
         if tool.spec.role is Role.RESOURCE and type(value) in (bytes, bytearray):
             outcome.add_file("content", bytes(value), invocation.emit)
             value = None
-        apply_frame(outcome, result_frame(value), invocation)
+        frame = result_frame(value)
+        add_state(frame, invocation.caller.agent_state, injected)
+        apply_frame(outcome, frame, invocation)
         return outcome
 
     def _binding(self, tool: ResolvedTool) -> tuple[Bind, bool]:

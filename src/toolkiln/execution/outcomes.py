@@ -54,6 +54,7 @@ def apply_frame(
     if frame["op"] in ("result", "tool_result"):
         outcome.value = frame.get("value")
         outcome.notes += [str(note) for note in frame.get("notes", ())]
+        outcome.agent_state = frame.get("agent_state")
         outcome.is_tool_result = frame["op"] == "tool_result"
         _classify_value(outcome, frame.get("ok"))
         return
@@ -210,6 +211,7 @@ def mask_outcome(outcome: ExecutionOutcome, mask: Mask) -> None:
     outcome.notes = [mask.text(note) for note in outcome.notes]
     outcome.messages = [mask.value(message) for message in outcome.messages]
     outcome.injected_tools = [mask.text(name) for name in outcome.injected_tools]
+    outcome.agent_state = mask.value(outcome.agent_state)
     outcome.files = [
         file.model_copy(update={"name": mask.text(file.name), "data": mask.data(file.data)})
         for file in outcome.files

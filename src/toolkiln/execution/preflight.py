@@ -7,7 +7,7 @@ about a call that could run; secrets are resolved once the approval and the reco
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -270,12 +270,31 @@ def invalid_caller(caller: Caller) -> CallError | None:
         caller.platform, caller.guild_id, caller.channel_id,
     ]  # fmt: skip
     try:
-        json.dumps(identity, ensure_ascii=False, allow_nan=False).encode()
+        _encoded(identity)
     except (TypeError, ValueError, RecursionError) as error:
         return CallError(code="invalid_caller", message=f"the caller is not plain JSON: {error}")
     return None
 
 
+def invalid_request(request: Mapping[str, Any]) -> CallError | None:
+    """Return why the `request` of a call cannot be sent to its tool; None if it can."""
+    problem = None
+    try:
+        if len(_encoded(request)) > _MAX_REQUEST:
+            problem = f"is larger than {_MAX_REQUEST:,} bytes of JSON"
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = f"is not plain JSON: {error}"
+    if problem is None:
+        return None
+    return CallError(code="invalid_caller", message=f"the request context {problem}")
+
+
+def _encoded(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+
+
+_MAX_REQUEST = 16_384
+"""Bytes of the `request` of a call."""
 _BOUNDS = Bounds(timeout=2.0, cpu=2.0, processes=8, disk=1 << 20)
 """Of an approval function; with the memory of any tool, because it imports the same file."""
 _NO_PERMISSIONS = Permissions()

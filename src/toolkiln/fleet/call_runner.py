@@ -132,7 +132,10 @@ class CallRunner:
                     return End("stale")
                 gateway = other
         try:
-            arguments = unpack(envelope.arguments)
+            arguments, request = unpack(envelope.arguments), unpack(envelope.request)
+            request = {} if request is None else request
+            if not isinstance(request, dict):
+                raise Malformed("the request of a call is an object")
         except Malformed:
             return End("poison")
         call = Call(
@@ -140,6 +143,7 @@ class CallRunner:
             arguments=arguments,
             id=envelope.id,
             session=token,
+            request=request,
             digest=envelope.digest,
             timeout=remaining,
             surface=envelope.surface,

@@ -22,7 +22,7 @@ from toolkiln.fleet.call_store import RedisCallStore
 from toolkiln.fleet.client import FleetClient
 from toolkiln.fleet.connection import RedisPipe, check_server
 from toolkiln.fleet.remote_catalog import RemoteCatalog, RemoteSnapshot, RemoteToolRegistry
-from toolkiln.fleet.wire import Envelope, Observe, pack
+from toolkiln.fleet.wire import NO_REQUEST, Envelope, Observe, pack
 from toolkiln.model.call import Call, Result
 from toolkiln.model.identity import Caller
 from toolkiln.model.question import QuestionKind
@@ -66,6 +66,7 @@ class _Outgoing(NamedTuple):
     arguments: Raw
     observe: Observe | None
     channel: QuestionChannel | None = None
+    request: Raw = NO_REQUEST
 
 
 class FleetDispatcher:
@@ -116,12 +117,13 @@ class FleetDispatcher:
                     lambda: self._guard.caller(token, running=is_nested), _wait_seconds(call)
                 )
             arguments = Raw(pack(call.arguments))
+            request = Raw(pack(call.request)) if call.request else NO_REQUEST
         except InputError:
             return None
         route = self._route(spec.name)
         if route is None:  # removed meanwhile
             return None
-        outgoing = _Outgoing(call, caller, arguments, observe, channel)
+        outgoing = _Outgoing(call, caller, arguments, observe, channel, request)
         result = await self._send_shared(outgoing, route.target)
         if result.error is not None and result.error.code == "stale" and call.digest is None:
             await self._catalog.refresh()
@@ -231,7 +233,7 @@ class FleetDispatcher:
         return await self._send(client, outgoing, target)
 
     async def _send(self, client: FleetClient, outgoing: _Outgoing, target: _Target) -> Result:
-        call, caller, arguments, observe, channel = outgoing
+        call, caller, arguments, observe, channel, request = outgoing
         token = call.session
         assert token is not None
         timeout = None
@@ -255,6 +257,7 @@ class FleetDispatcher:
             pool=target.pool,
             traceparent=_traceparent(),
             asks=None if channel is None else tuple(kind for kind in _KINDS if kind in kinds),
+            request=request,
         )
         if channel is None:
             return await client.call(envelope, observe)

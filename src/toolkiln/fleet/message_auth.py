@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SEAL_BYTES = 32
 _ENCODER = msgspec.msgpack.Encoder()
+_NO_REQUEST = msgspec.Raw(b"\xc0")
 _PRIVATE, _PUBLIC = "ed25519-private:", "ed25519:"
 _HASH, _ID, _SIGNATURE = 32, 8, 64
 _STEP = _HASH + 1
@@ -244,7 +245,9 @@ def unseal_bytes(key: FleetKeys, purpose: str, blob: bytes) -> bytes | None:
 
 
 def _unsealed_bytes(envelope: "Envelope") -> bytes:
-    return _ENCODER.encode(msgspec.structs.replace(envelope, seal=b""))
+    *fields, request = msgspec.structs.astuple(msgspec.structs.replace(envelope, seal=b""))
+    # Without a request the bytes are those of processes that know none.
+    return _ENCODER.encode(fields) + (b"" if request == _NO_REQUEST else bytes(request))
 
 
 def _is_valid(key: FleetKeys, purpose: bytes, data: bytes, mac: bytes) -> bool:

@@ -34,6 +34,7 @@ Record = Annotated[str, Meta(max_length=165, pattern=rf"^{_RECORD}\Z")]
 """Key of a call: its id hashed with its caller's identity (`store.key_of`), after the name of
 the Redis user where an ACL restricts the client to its own keys."""
 ReplyTo = Annotated[str, Meta(max_length=200, pattern=r"^[0-9A-Za-z_.:-]*\Z")]
+NO_REQUEST = Raw(b"\xc0")
 Milliseconds = Annotated[int, Meta(ge=0, le=1 << 48)]
 
 # msgpack extensions: text with lone surrogates, integers of more than 64 bits, and objects with
@@ -77,6 +78,8 @@ class Envelope(Struct, frozen=True, array_like=True):
     """Kinds of questions the caller can answer; None if it cannot answer any."""
     seal: bytes = b""
     """Proof that the caller has the fleet key (`message_auth`)."""
+    request: Raw = NO_REQUEST
+    """What the caller says about the call; last, so that older processes can ignore it."""
 
 
 class Proof(Struct, frozen=True, array_like=True):
@@ -277,6 +280,7 @@ def _encode_plain(result: Result) -> bytes | None:
     if (
         result.error or result.notes or result.files or result.messages
         or result.injected_tools or result.truncation or result.dev
+        or result.agent_state is not None
     ):  # fmt: skip
         return None
     when = result.timing

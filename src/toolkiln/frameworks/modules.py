@@ -27,6 +27,7 @@ STAND_INS: dict[str, str] = {
     "fastapi.concurrency": "responses",
     "fastapi.exceptions": "responses",
     "fastapi.responses": "responses",
+    "letta.schemas.agent": "agent_state",
     "open_webui.apps.webui.models.users": "open_webui.users",
     "open_webui.env": "open_webui.env",
     "open_webui.models.users": "open_webui.users",
@@ -36,6 +37,7 @@ STAND_INS: dict[str, str] = {
     "starlette.exceptions": "responses",
     "starlette.requests": "responses",
     "starlette.responses": "responses",
+    "tool_context": "tool_context",
 }
 """Stand-in in this package, by the name under which tools import it."""
 
@@ -61,7 +63,7 @@ INJECTED_TYPES: dict[str, str] = {
     for module in _FASTMCP
     for name in ("Context", "Progress")
     if module != "mcp.server"
-}
+} | {"tool_context.ToolContext": "context"}
 """Parameter types that the runtime fills in, by dotted name: the stand-in that a call creates from
 its context, as `module:name` in this package, or `default` for the parameter's default."""
 

@@ -38,6 +38,8 @@ class Call(Value):
     """Version to run; null for the current one."""
     timeout: float | None = None
     """Seconds the caller is willing to wait; the tool's own limit applies too."""
+    request: dict[str, Any] = Field(default_factory=dict)
+    """What the caller says about the call, for the tool: unverified, and no basis of decisions."""
     surface: str = "python"
     """Where the call came from, for the audit log."""
     parent: str | None = None
@@ -185,6 +187,8 @@ class Result(Value):
     files: tuple[SentFile, ...] = ()
     messages: tuple[Any, ...] = ()
     injected_tools: tuple[str, ...] = ()
+    agent_state: dict[str, Any] | None = None
+    """The state of the agent after the call, if the tool changed it: for the caller to keep."""
     truncation: Truncation | None = None
     sandbox: str = ""
     """Sandbox mode: A, B, C or none; empty if nothing ran."""

@@ -65,6 +65,8 @@ class CallTool(Value, strict=True):
     """True: returns a task at once; `auto`: if the call takes longer than ten seconds."""
     prompt: Annotated[str | None, Field(max_length=_LONGEST_PROMPT)] = None
     """The prompt that the tool answers; search learns from it, if the operator enabled that."""
+    request: dict[str, Any] = Field(default_factory=dict)
+    """What the caller says about the call, for the tool; at most 16,384 bytes, unverified."""
     provider: Provider | None = None
     """The arguments are in the form that a model of this provider sends."""
 
@@ -89,6 +91,8 @@ class BatchCall(Value, strict=True):
     arguments: dict[str, Any] = Field(default_factory=dict)
     digest: Digest = None
     timeout: Seconds | None = None
+    request: dict[str, Any] = Field(default_factory=dict)
+    """What the caller says about the call, for the tool; at most 16,384 bytes, unverified."""
 
 
 class CallMany(Value, strict=True):
@@ -169,6 +173,7 @@ async def create_call(context: OperationContext, request: CreateCall) -> Result 
         "digest": call.digest,
         "timeout": call.timeout,
         "prompt": call.prompt,
+        "request": call.request,
     }
     if request.observe is not None:
         options["observe"] = request.observe
@@ -196,6 +201,7 @@ async def create_calls(context: OperationContext, request: CreateCalls) -> Batch
             arguments=one.arguments,
             digest=one.digest,
             timeout=one.timeout,
+            request=one.request,
             session=services.security.token(context.session),
             surface=request.surface,
         )

@@ -58,6 +58,8 @@ class CallOptions(TypedDict, total=False):
     """The version that must run; another one is refused."""
     timeout: float | None
     """Maximum seconds to wait; the tool's own limit applies too."""
+    request: dict[str, Any] | None
+    """What the caller says about the call, as `ctx.request`; nothing verifies it."""
     called: str
     """The name that the caller used. With it, a tool that rules hide from the caller is
     reported as unknown, as surfaces do; by default a program learns the reason."""

@@ -363,6 +363,9 @@ class Services:
         call_id, prompt = options.get("call_id"), options.get("prompt")
         if call_id is not None and len(call_id) > _LONGEST_ID:
             raise InputError(f"the id of a call has at most {_LONGEST_ID} characters")
+        request = options.get("request") or {}
+        if not isinstance(request, dict):
+            raise InputError("the request context of a call is a dict")
         call = Call(
             tool=name,
             arguments=arguments,
@@ -370,6 +373,7 @@ class Services:
             surface=options.get("surface", self.surface),
             digest=options.get("digest"),
             timeout=options.get("timeout"),
+            request=request,
         )
         if call_id is not None:
             call = call.model_copy(update={"id": call_id, "remember": True})

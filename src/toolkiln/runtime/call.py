@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from toolkiln.runtime.wire import Channel, Frame
 
 MAX_FILE = 16 << 20
+MAX_STATE = 1 << 20
+"""Characters of the JSON of a changed `agent_state`."""
 _MAX_TEXT = 100_000
 _MAX_MESSAGE, _MAX_LINE = 2_000, 200
 _MAX_CAUSES, _MAX_CALLS = 5, 30
@@ -84,7 +86,7 @@ def _result(entry: EntryPoint, call: Mapping[str, Any], channel: Channel) -> Fra
     injected: dict[str, Any] = {}
     caller = call["caller"]
     if entry.injected:
-        from toolkiln.runtime.context import injections
+        from toolkiln.runtime.context import add_state, injections
 
         settings = entry.typed_settings(caller["settings"])
         caller = {**caller, "settings": settings, "workdir": entry.workdir}
@@ -101,7 +103,10 @@ def _result(entry: EntryPoint, call: Mapping[str, Any], channel: Channel) -> Fra
     elif entry.is_resource and type(value) in (bytes, bytearray):
         channel.send(file_frame("content", value))
         value = None
-    return result_frame(value)
+    frame = result_frame(value)
+    if injected:
+        add_state(frame, caller["agent_state"], injected)
+    return frame
 
 
 def result_frame(value: Any) -> Frame:

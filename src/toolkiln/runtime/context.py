@@ -4,14 +4,12 @@ In the sandbox `send` and `request` use the call's socket, in inline calls they 
 directly. Tool authors see `define.Context`.
 """
 
-from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, SupportsIndex
 
 from toolkiln.define import (
     INFO,
-    Context,
     Filled,
     Form,
     NotAnswered,
@@ -24,11 +22,16 @@ from toolkiln.define import (
     ToolError,
 )
 from toolkiln.frameworks import finder
-from toolkiln.runtime.call import MAX_FILE
+from toolkiln.frameworks.agent_state import AgentState
+from toolkiln.frameworks.tool_context import ToolContext
+from toolkiln.runtime.call import MAX_FILE, MAX_STATE, file_frame
 from toolkiln.runtime.serialise import to_json
+from toolkiln.runtime.wire import encode
 
 Frame = dict[str, Any]
 
+_DATA_KEYS, _PATH_KEYS = ("data", "content", "bytes"), ("path", "file_path")
+_NAME_KEYS = ("filename", "name", "file_name")
 _KINDS: dict[type[Question[Any]], str] = {Form: "form", Sample: "sample", Roots: "roots"}
 _TYPES: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
@@ -76,7 +79,40 @@ def _field(declared: Any) -> dict[str, Any]:
     return {"type": _TYPES[declared]}
 
 
-class CallContext(Context):
+class Sent(list[Any]):
+    """A list whose items reach the caller when they are added; removing them has no effect."""
+
+    def __init__(self, send: Callable[[Iterable[Any]], None]) -> None:
+        super().__init__()
+        self._send = send
+
+    def append(self, item: Any) -> None:
+        """Send an item."""
+        self.extend((item,))
+
+    def insert(self, index: SupportsIndex, item: Any) -> None:
+        """Send an item."""
+        self[index:index] = (item,)
+
+    def extend(self, items: Iterable[Any]) -> None:
+        """Send items."""
+        self[len(self) :] = items
+
+    def __iadd__(self, items: Iterable[Any]) -> Self:  # type: ignore[misc]
+        self.extend(items)
+        return self
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        items = list(value) if isinstance(at, slice) else [value]
+        if items:
+            self._send(items)
+        super().__setitem__(at, items if isinstance(at, slice) else value)
+
+    def __reduce__(self) -> Any:
+        return list, (list(self),)
+
+
+class CallContext(ToolContext):
     """A context that sends frames to the host or the gateway."""
 
     def __init__(
@@ -91,14 +127,25 @@ class CallContext(Context):
             guild_id=caller.get("guild_id"),
             channel_id=caller.get("channel_id"),
             agent_id=caller.get("agent_id"),
-            agent_state=caller.get("agent_state") or {},
+            agent_state=caller["agent_state"],
             secrets=caller.get("secrets") or {},
             settings=caller.get("settings") or {},
             workdir=Path(caller.get("workdir") or Path.cwd()),
+            request=caller.get("request") or {},
         )
+        self.sent_files = Sent(self._send_files)
+        self.sent_messages = Sent(self._send_messages)
+        self.injected_tools = Sent(self._inject_tools)
         self._send = send
         self._request = request
         self._asks = caller.get("asks") or ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        sent = self.__dict__.get(name)
+        if isinstance(sent, Sent):
+            sent.extend([item for item in value if item not in sent] if value is not sent else ())
+        else:
+            super().__setattr__(name, value)
 
     def report_progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Report progress to the caller."""
@@ -109,20 +156,32 @@ class CallContext(Context):
         """Write a line to the caller's log."""
         self._send({"op": "log", "level": int(level), "message": _text(message)})
 
-    def send_file(self, path: str | Path) -> None:
-        """Send a file of the working directory to the caller."""
+    def _send_files(self, items: Iterable[Any]) -> None:
+        for item in items:
+            name, data = self._file(item)
+            self._send(file_frame(_text(name), data))
+
+    def _file(self, item: Any) -> tuple[str, bytes]:
+        """Return the name and content of a file: a path, or a dict with either."""
+        path: Any = item
+        if isinstance(item, Mapping):
+            name = next((item[key] for key in _NAME_KEYS if item.get(key)), "")
+            data = next((item[key] for key in _DATA_KEYS if item.get(key) is not None), None)
+            if data is not None:
+                return str(name) or "file", data.encode() if isinstance(data, str) else bytes(data)
+            path = next((item[key] for key in _PATH_KEYS if item.get(key)), None)
+        if not isinstance(path, str | Path):
+            raise ToolError("a sent file is a path, or a dict with `path` or `data` and `filename`")
         file = self.workdir / path
         if file.stat().st_size > MAX_FILE:
             raise ToolError(f"{file.name} is larger than {MAX_FILE >> 20} MB")
-        data = b64encode(file.read_bytes()).decode()
-        self._send({"op": "file", "name": _text(file.name), "data": data})
+        return file.name, file.read_bytes()
 
-    def send_message(self, message: Any) -> None:
-        """Send a structured message to the caller."""
-        self._send({"op": "message", "value": to_json(message).value})
+    def _send_messages(self, items: Iterable[Any]) -> None:
+        for item in items:
+            self._send({"op": "message", "value": to_json(item).value})
 
-    def inject_tools(self, *names: str) -> None:
-        """Make more tools available to the agent for the rest of its conversation."""
+    def _inject_tools(self, names: Iterable[str]) -> None:
         self._send({"op": "inject", "names": [_text(name) for name in names]})
 
     def call(self, tool: str, /, **arguments: Any) -> Any:
@@ -168,10 +227,14 @@ def injections(
 ) -> dict[str, Any]:
     """Return the values for a tool's injected parameters, by the kind of injection."""
     values: dict[str, Any] = {}
+    state = AgentState(caller.get("agent_state") or {})
+    caller = {**caller, "agent_state": state}
     for kind in injected.values():
         if kind == "context":
             values[kind] = CallContext(caller, send, request)
-        elif kind in ("agent_state", "agent_id"):
+        elif kind == "agent_state":
+            values[kind] = state
+        elif kind == "agent_id":
             values[kind] = caller.get(kind)
         elif ":" in kind:
             values[kind] = finder.stand_in(kind)(CallContext(caller, send, request))
@@ -179,6 +242,24 @@ def injections(
         context = CallContext(caller, send, request)
         values |= finder.stand_in("open_webui.parameters:parameters")(names, caller, context)
     return values
+
+
+def add_state(frame: Frame, before: Any, injected: Mapping[str, Any]) -> None:
+    """Add the state of the agent to the result if the tool changed it, or a note on its loss."""
+    state = injected.get("agent_state")
+    if (context := injected.get("context")) is not None:
+        state = context.agent_state
+    if state is None:
+        return
+    after, before = to_json(state).value, to_json(before or {}).value
+    text = encode(after)
+    if text == encode(before):
+        return
+    if isinstance(after, dict) and len(text) <= MAX_STATE:
+        frame["agent_state"] = after
+        return
+    limit = f"an object of at most {MAX_STATE:,} characters"
+    frame["notes"] += (f"the agent's state is not {limit} any more, so its change is lost",)
 
 
 def _number(value: Any) -> float | None:

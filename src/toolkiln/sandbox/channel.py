@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from toolkiln.execution.executor import ExecutionOutcome, Invocation
 from toolkiln.model.call import Event, log_level
+from toolkiln.runtime.call import MAX_STATE
 from toolkiln.runtime.wire import encode
 
 _HEADER = 4
@@ -390,6 +391,9 @@ def _checked_final(frame: Frame) -> Frame:
     if not all(isinstance(note, str) and len(note) <= _MAX_NOTE for note in notes):
         raise ValueError("notes must be short texts")
     frame = {**frame, "cpu": _usage(frame.get("cpu")), "memory": _usage(frame.get("memory"))}
+    state = frame.get("agent_state")
+    if state is not None and (not isinstance(state, dict) or len(encode(state)) > MAX_STATE):
+        raise ValueError("the state of the agent must be an object within its limit")
     if frame["op"] == "error":
         bounded = {"type": str(frame.get("type"))[:100]}
         return {**frame, **bounded, "message": str(frame.get("message"))[:_MAX_ERROR]}

@@ -71,6 +71,8 @@ def say_much(kind: str) -> str:
         _write(_frame(b'{"op":"error","kind":"tool_error","type":"T","message":"' + text + b'"}'))
     elif kind == "notes":
         _write(_frame(b'{"op":"result","value":1,"notes":["' + b"x" * (8 << 20) + b'"]}'))
+    elif kind == "state":
+        _write(_frame(b'{"op":"result","value":1,"agent_state":{"x":"' + b"x" * (8 << 20) + b'"}}'))
     elif kind == "inject":
         _write(_frame(b'{"op":"inject","names":["' + b'x","' * 5_000_000 + b'x"]}'))
     time.sleep(60)

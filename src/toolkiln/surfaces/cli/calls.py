@@ -68,6 +68,7 @@ class CallCommand:
     call_id: str | None
     timeout: float | None
     prompt: str | None
+    request: str | None
     files: Path | None
     tools: Path | None
     redis: str | None
@@ -103,6 +104,14 @@ def call(
             help="The prompt that the tool answers, for search to learn from.", show_default=False
         ),
     ] = None,
+    request: Annotated[
+        str | None,
+        typer.Option(
+            help="What the tool may know of the request, as a JSON object; it is unverified.",
+            metavar="JSON",
+            show_default=False,
+        ),
+    ] = None,
     files: FilesOption = None,
     background: Annotated[
         bool, typer.Option("--background", help="Print a task id and leave the call running.")
@@ -117,8 +126,8 @@ def call(
     if timeout is not None and not timeout > 0:
         raise InputError("--timeout is not above zero")
     options = CallCommand(
-        tool, arguments or [], as_json, session, token, call_id, timeout, prompt, files, tools,
-        redis, dev,
+        tool, arguments or [], as_json, session, token, call_id, timeout, prompt, request,
+        files, tools, redis, dev,
     )  # fmt: skip
     raise typer.Exit(_start_in_background(options) if background else _call(options))
 
@@ -246,11 +255,21 @@ def _call(options: CallCommand) -> int:
                 session=session,
                 timeout=options.timeout,
                 prompt=options.prompt,
+                request=_request(options),
                 observe=observe,
                 **more,
             )
         shown = frozenset(display.shown)
         return _print_result(result, options.files, as_json=options.as_json, shown=shown)
+
+
+def _request(options: CallCommand) -> Any:
+    import json
+
+    try:
+        return None if options.request is None else json.loads(options.request)
+    except ValueError as error:
+        raise InputError(f"--request is not JSON: {error}") from None
 
 
 def _start_in_background(options: CallCommand) -> int:
@@ -318,6 +337,7 @@ def _start_at_worker(
         call_id=task_id,
         session=session,
         timeout=options.timeout,
+        request=_request(options),
         background=True,
     )
     if isinstance(started, Result):
@@ -376,6 +396,8 @@ def _print_text(result: "Result", shown: Shown = frozenset()) -> None:
         for index, text in enumerate(texts):
             if (kind, index) not in shown:
                 say(SENT[kind].format(text), err=True)
+    if result.agent_state is not None:
+        say("note: the tool changed the agent's state; --json shows it", err=True)
     cut = result.truncation
     if cut is not None and cut.handle:
         part = f"{cut.shown:,} of {cut.total:,} characters are shown"
@@ -468,6 +490,8 @@ def _child_command(task_id: str, options: CallCommand) -> list[str]:
         arguments.append(f"--timeout={options.timeout}")
     if options.prompt is not None:
         arguments.append(f"--prompt={options.prompt}")
+    if options.request is not None:
+        arguments.append(f"--request={options.request}")
     return [*arguments, "--", options.tool, "-"]
 
 

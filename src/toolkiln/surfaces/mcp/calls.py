@@ -63,6 +63,8 @@ def call_result(
     meta: dict[str, Any] = {"toolkiln/notes": list(result.notes)} if result.notes else {}
     if result.error is not None:
         meta["toolkiln/code"] = result.error.code
+    if result.agent_state is not None:
+        meta["toolkiln/agent_state"] = result.agent_state
     if result.dev:
         meta[DEV] = True
     return response | ({"_meta": meta} if meta else {})
@@ -191,6 +193,7 @@ class ToolCalls:
             name,
             params.arguments or {},
             session=session,
+            request=request.said,
             called=params.name,
             surface="mcp",
             observe=notifier,

@@ -154,6 +154,7 @@ class CallInteraction:
             name,
             arguments,
             session=request.session,
+            request=request.said,
             called=called,
             surface="mcp",
             observe=exchange.observe,

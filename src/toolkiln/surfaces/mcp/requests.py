@@ -32,6 +32,11 @@ class McpRequest(Generic[P]):
     session: str
 
     @property
+    def said(self) -> Any:
+        """What the client says about a call, for its tool: `toolkiln/request` in `_meta`."""
+        return (self.context.meta or {}).get("toolkiln/request")
+
+    @property
     def is_modern(self) -> bool:
         """Whether the request belongs to the modern era, which has no handshake."""
         return is_modern(self.context)
