@@ -172,7 +172,7 @@ class Context:
     """In unit tests: the answers that `ask` returns, in order."""
     asked: list[Question[Any]] = field(default_factory=list)
     request: Mapping[str, Any] = field(default_factory=dict)
-    """What the caller says about this call; nobody has verified it."""
+    """What the caller says about this call; it is not verified."""
 
     def report_progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Report the progress of the call to the caller."""

@@ -259,7 +259,7 @@ def add_state(frame: Frame, before: Any, injected: Mapping[str, Any]) -> None:
         frame["agent_state"] = after
         return
     limit = f"an object of at most {MAX_STATE:,} characters"
-    frame["notes"] += (f"the agent's state is not {limit} any more, so its change is lost",)
+    frame["notes"].append(f"the agent's state is not {limit} any more, so its change is lost")
 
 
 def _number(value: Any) -> float | None:
