@@ -150,13 +150,26 @@ async def have_examples_that_are_right(a: int) -> int:
         4
         >>> tool(undefined)  # doctest: +SKIP
         5
-        >>> sorted(["a", "b"])
-        ['a', ...]
-        >>> [][0]
+        >>> client = Client("key")
+        >>> client.status
+        'ready'
+        >>> result = sorted([have_examples_that_are_right, 1], key=str)
+        >>> result
+        [1, ...]
+        >>> have_examples_that_are_right()
         Traceback (most recent call last):
-        IndexError: list index out of range
+        TypeError: ...
     '''
     return a * 2
+
+def illustrates(a: int) -> int:
+    '''Show a client in a console.
+
+    Examples:
+        >>>client.start(
+        ready
+    '''
+    return a
 """
 RIGHT_MARKED = """
 from toolkiln import tool, tool_metadata
@@ -180,7 +193,7 @@ class KitWhoseInstanceStays:
 """
 
 
-@each_row("text, tools", [(RIGHT_FUNCTIONS, 7), (RIGHT_MARKED, 2)])
+@each_row("text, tools", [(RIGHT_FUNCTIONS, 8), (RIGHT_MARKED, 2)])
 async def test_what_is_right_is_not_reported(sandbox: Sandbox, text: str, tools: int) -> None:
     assert len(admitted(text)) == tools
     assert await found(sandbox, text) == []
@@ -419,18 +432,18 @@ async def test_of_many_failing_examples_the_first_are_reported(sandbox: Sandbox)
 async def test_examples_that_raise_are_findings(sandbox: Sandbox) -> None:
     reported = {
         "double('a', 'b')": "TypeError",
-        "undefined": "NameError: name 'undefined' is not defined",
-        "sys.exit(0)": "SystemExit",
-        "open('/workspace/x', 'w')": "Error",
+        "double(undefined)": "NameError: name 'undefined' is not defined",
+        "double(sys.exit(0))": "SystemExit",
+        "double(open('/workspace/x', 'w'))": "Error",
         "await double(1)": "SyntaxError",
-        "def broken(:": "SyntaxError",
+        "def double(:": "SyntaxError",
     }
     tools = [
-        with_examples(">>> 1", "1", f">>> {example}", name=f"tool_{number}")
+        with_examples(">>> 1", "2", f">>> {example}", "3", name=f"tool_{number}")
         for number, example in enumerate(reported)
     ]
 
-    findings = await found(sandbox, "\n".join(["def double(a): ...", *tools]))
+    findings = await found(sandbox, "\n".join(["def double(a: int): ...", *tools]))
 
     assert [finding.tool for finding in findings] == [f"tool_{n}" for n in range(len(reported))]
     for finding, (example, message) in zip(findings, reported.items(), strict=True):
@@ -451,7 +464,9 @@ async def test_examples_that_raise_are_findings(sandbox: Sandbox) -> None:
 async def test_an_example_that_ends_the_process_is_a_finding(
     sandbox: Sandbox, example: str, reported: str
 ) -> None:
-    finding = await only(sandbox, with_examples(">>> tool(1)", "2", f">>> {example}"))
+    examples = (">>> tool(1)", "2", f">>> {example}", ">>> tool(1)", "2")
+
+    finding = await only(sandbox, with_examples(*examples))
 
     assert (finding.rule, finding.line) == ("example-fails", 10)
     assert any(part in finding.message for part in reported.split("|"))
@@ -467,7 +482,8 @@ async def test_examples_that_cannot_be_read_are_a_finding(sandbox: Sandbox) -> N
 async def test_examples_of_one_tool_do_not_see_names_of_another(sandbox: Sandbox) -> None:
     text = (
         "def one(a: int) -> int:\n    '''One.\n\n    Examples:\n        >>> x = 1\n    '''\n"
-        "def two(a: int) -> int:\n    '''Two.\n\n    Examples:\n        >>> x\n        1\n    '''\n"
+        "def two(a: int) -> int:\n    '''Two.\n\n    Examples:\n"
+        "        >>> two(x)\n        1\n    '''\n"
     )
 
     finding = await only(sandbox, text)

@@ -17,6 +17,7 @@ from toolkiln.kiln import Kiln
 from toolkiln.model.admission import AdmissionDecision, AdmissionResult, Stage, ToolDraft
 from toolkiln.model.call import Status
 from toolkiln.model.identity import Caller
+from toolkiln.operations import tools
 from toolkiln.spec.syntax import MAX_BYTES
 
 from .conftest import (
@@ -91,6 +92,56 @@ async def test_refusal_says_where_the_problem_is_and_how_to_fix_it(forge: Forge)
     assert "example-fails" in result.text
     assert reply["stages"][-1] == {"stage": "probe", "ok": False, "message": ""}
     assert forge.files() == {}
+
+
+def sums(name: str, *examples: str) -> str:
+    """The source of a tool with these examples."""
+    lines = "\n        ".join(examples)
+    return (
+        f"def {name}(n: int) -> int:\n    '''Add one to a number.\n\n    Examples:\n"
+        f"        {lines}\n    '''\n    return n + 1\n"
+    )
+
+
+PARTLY = "import os\n" + "".join(
+    [
+        sums("right", ">>> client = Client()", ">>> client.status", "'up'", ">>> right(1)", "2"),
+        sums("wrong", ">>> wrong(1)", "3"),
+        sums("ends", ">>> ends(os._exit(3))", "1"),
+        sums("late", ">>> late(1)", "9"),
+        sums("last", ">>> print(unknown)", "x"),
+    ]
+)
+
+
+async def test_tools_with_failing_examples_are_refused_and_the_others_served(forge: Forge) -> None:
+    messages = [
+        "'wrong' is not served: an example fails: wrong(1) gives 2, not 3",
+        "'ends' is not served: an example fails: its process exited with status 3",
+        "'late' is not served: an example fails: late(1) gives 2, not 9",
+    ]
+    strict = await call_writer(forge.kiln(refuse=["example-fails"]), PARTLY, "sums")
+    kiln = forge.kiln()
+
+    reply = await call_writer(kiln, PARTLY, "sums")
+    calls = [await kiln.call(name, {"n": 1}) for name in ("right", "last", "wrong")]
+    page = await kiln.run_operation(tools.present_tool, tools.ToolName(name="right"))
+    again = sorted(forge.served(), reverse=True)
+    corrected = PARTLY.replace("3\n", "2\n").replace("os._exit(3)", "0").replace("9\n", "2\n")
+    mended = await call_writer(kiln, corrected, "sums", overwrite=True)
+    kiln.services.admissions.rollback("wrong", "1", kiln.security.decision())
+
+    assert [problem["rule"] for problem in strict["validation_errors"]] == ["example-fails"] * 3
+    assert (reply["success"], reply["reload_success"]) == (True, True), reply
+    assert reply["functions_registered"] == again == ["right", "last"]
+    assert [w["message"] for w in reply["warnings"] if w["rule"] == "example-fails"] == messages
+    assert [f.message for f in page.findings if f.rule == "example-fails"] == messages
+    assert [result.value for result in calls[:2]] == [2, 2]
+    assert calls[2].error is not None
+    assert calls[2].error.code == "not_admitted"
+    assert calls[2].error.message == messages[0]
+    assert mended["functions_registered"] == ["right", "wrong", "ends", "late", "last"]
+    assert sorted(forge.served(), reverse=True) == ["right", "last"]
 
 
 async def test_only_a_folder_of_the_tools_own_is_written_to(forge: Forge) -> None:

@@ -164,6 +164,22 @@ class TestAdmit:
         assert "refused: tools/greet.py: " in probed.err
         assert (unprobed.code, unprobed.out) == (0, "admitted: tools/greet.py v1: greet\n")
 
+    def test_a_tool_whose_example_fails_is_named_wherever_its_file_is(self, desk: Shell) -> None:
+        text = GREET.replace("Hello Ada", "Hello Bob") + "\n\n" + GREET.replace("greet", "praise")
+        write(desk, "greet.py", text)
+
+        admitted = desk.run("admit", "--yes")
+        shown = [desk.invoke(command) for command in ("status", "check")]
+        refused = desk.refused("call", "greet", "name=Ada")
+        unprobed = desk.run(*ADMITTED, "tools/greet.py")
+
+        said = "'greet' is not served: an example fails: greet(\"Ada\") gives 'Hello Ada', not"
+        assert (admitted.code, unprobed.code) == (0, 0)
+        assert admitted.out.endswith("admitted: tools/greet.py v1: praise\n")
+        for text in (admitted.err, *(done.out + done.err for done in shown), refused):
+            assert said in text
+        assert "greet" not in unprobed.out.replace("greet.py", "")
+
     def test_a_file_with_errors_is_refused_unasked_and_the_others_admitted(
         self, desk: Shell
     ) -> None:

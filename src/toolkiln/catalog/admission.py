@@ -70,6 +70,8 @@ class CandidateVersion:
     """Whether the file on disk has this version already."""
     probed: Sequence[Finding] = ()
     """Findings of the probe, including errors that a comment overrules."""
+    refused: Mapping[str, str] | None = None
+    """Tools that are not served, with the reason; None if the version was not probed."""
 
     @property
     def overruled(self) -> list[Finding]:
@@ -211,6 +213,7 @@ class Admissions:
                 reading=candidate.read.reading,
                 sources=candidate.read.sources,
                 note=overruled_note(candidate.overruled),
+                refused=frozenset(self._refused(candidate)),
             )
             for candidate in candidates
         ]
@@ -224,7 +227,7 @@ class Admissions:
             admitted = {
                 candidate.file: _admission(
                     candidate, version, manifest.files.get(candidate.file), decision, at
-                )
+                ).model_copy(update={"refused": self._refused(candidate)})
                 for candidate, version in zip(candidates, versions, strict=True)
             }
             decided = {file: entry.sha256 for file, entry in admitted.items()}
@@ -239,6 +242,14 @@ class Admissions:
                     acts.enter_context(self._act("grant", decision.by, **_about_grants(candidate)))
             self.catalog.update(edit, _installation(candidates), reset=reset)
         return versions
+
+    def _refused(self, candidate: CandidateVersion) -> dict[str, str]:
+        """Return the tools of a candidate that are not served; without a probe, those of before."""
+        if candidate.refused is not None:
+            return dict(candidate.refused)
+        entry = self._admitted(candidate.file)
+        is_same = entry is not None and entry.sha256 == candidate.read.digest
+        return entry.refused if entry and is_same else {}
 
     def propose(self, candidate: CandidateVersion, by: str, quota: int) -> None:
         """Store a version for a person to decide about. It is neither served nor written to disk.
@@ -379,6 +390,9 @@ class Admissions:
         sources = self.sources(version)
         reading = self._read(sources, version.file)
         candidate = self.unwritten(version.file, FileVersion(reading, sources))
+        reason = f"it was refused in version {version.number}"
+        refused = {name: reason for name in candidate.read.names if name not in version.tools}
+        candidate = replace(candidate, refused=refused)
         served = self.catalog.served_digest(version.file)
         refuse_outdated(tool, served, digest)
         if served == version.digest:
@@ -466,11 +480,14 @@ class Admissions:
         return proposal or self.catalog.folder.read(file)
 
     def _admitted_digest(self, file: str) -> str | None:
+        entry = self._admitted(file)
+        return entry.sha256 if entry else None
+
+    def _admitted(self, file: str) -> Admission | None:
         try:
-            entry = self.catalog.manifest.files.get(file)
+            return self.catalog.manifest.files.get(file)
         except InputError:  # nothing is served, so nothing is admitted
             return None
-        return entry.sha256 if entry else None
 
     def _refuse_if_changed(self, candidate: CandidateVersion, manifest: Manifest) -> None:
         entry = manifest.files.get(candidate.file)
@@ -500,7 +517,7 @@ def _refuse_unremovable(
                 f"{spec.name} is a core tool and cannot be removed",
                 hint="its author marked it with is_core=True",
             )
-    others = [name for name in served.read.names if name != tool]
+    others = [name for name in served.names if name != tool]
     if others and not with_others:
         raise RemovesOtherTools(
             f"{served.file} has other tools, which would be removed too: {', '.join(others)}",

@@ -22,6 +22,7 @@ from toolkiln.catalog.admission import Admissions, CandidateVersion
 from toolkiln.catalog.files import file_for, name_finding, with_companions
 from toolkiln.catalog.manifest import MANIFEST, MissingManifest
 from toolkiln.catalog.reports import report, with_docstrings
+from toolkiln.catalog.snapshots import refused_tool
 from toolkiln.docs.pages import page, page_name
 from toolkiln.errors import InputError, ServerBusy, ToolkilnError, refuse_outdated
 from toolkiln.model.admission import (
@@ -383,10 +384,12 @@ class AdmissionPipeline:
             own = next(iter(candidate.read.sources.values()))
             texts = {candidate.read.reading.path: decode(own)}
             with _stopping():
-                found = overrule(await self._probe(candidate.read), texts)
+                found = list(overrule(await self._probe(candidate.read), texts))
+            refused = _refused_tools(candidate.read.names, found)
+            found = [_as_refusal(f) if f.tool in refused else f for f in found]
             self._refuse_findings(found, overrules=overrules)
             progress.warnings += found
-            candidate = replace(candidate, probed=found)
+            candidate = replace(candidate, probed=found, refused=refused)
             progress.passed()
         progress.enter(Stage.DOCS)
         for spec in candidate.read.reading.tools:
@@ -431,7 +434,7 @@ class AdmissionPipeline:
     async def _finished(
         self, candidate: CandidateVersion, version: Version | None, progress: _Progress
     ) -> AdmissionResult:
-        names = tuple(spec.name for spec in candidate.read.reading.tools)
+        names = tuple(n for n in candidate.read.names if n not in (candidate.refused or ()))
         missing: str | None = "nothing that is not served is searched for"
         served: tuple[str, ...] = ()
         if version is not None:
@@ -462,6 +465,24 @@ class AdmissionPipeline:
             version=version.number if version else None,
             proposed=version is None,
         )
+
+
+def _refused_tools(names: Sequence[str], found: Sequence[Finding]) -> dict[str, str]:
+    """Return the tools whose examples fail, unless that concerns all tools or too many."""
+    failing = {f.tool: f.message for f in reversed(found) if f.tool and _is_failing_example(f)}
+    # After that many findings it is unknown which other tools work.
+    is_cut = len(found) >= _MAX_FINDINGS
+    return {} if is_cut or failing.keys() >= set(names) else failing
+
+
+def _is_failing_example(finding: Finding) -> bool:
+    return finding.rule == "example-fails" and finding.severity is Severity.ERROR
+
+
+def _as_refusal(finding: Finding) -> Finding:
+    if not _is_failing_example(finding) or finding.tool is None:
+        return finding
+    return refused_tool(finding.tool, finding.message, finding.line, finding.path or "")
 
 
 def _refuse_existing(target: Path, draft: ToolDraft, *, exists: bool) -> None:

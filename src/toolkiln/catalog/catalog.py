@@ -28,6 +28,7 @@ from toolkiln.catalog.manifest import (
 from toolkiln.catalog.snapshots import Snapshots
 from toolkiln.errors import InputError, ToolkilnError
 from toolkiln.model.catalog import (
+    Admission,
     FileState,
     FileStatus,
     FileVersion,
@@ -190,6 +191,14 @@ class Catalog:
             for file, read in self._proposals(manifest).items()
             if file not in listed
         ]
+
+    def refusals(self) -> dict[Path, Admission]:
+        """Return the admissions that refuse a tool, by file; reads nothing but the manifest."""
+        try:
+            files = self._manifest_file.read().files
+        except ManifestError:
+            return {}
+        return {self.root / file: entry for file, entry in files.items() if entry.refused}
 
     def proposals(self) -> dict[str, FileVersion]:
         """Return proposed versions by file, except those served or no longer stored.

@@ -241,6 +241,9 @@ class ToolRegistry:
         snapshot = self.snapshot
         if name in snapshot.served:
             return Disabled(f"{name} is disabled", hint=f"`toolkiln enable {name}`")
+        for finding in snapshot.findings:
+            if finding.tool == name and finding.rule == "example-fails":
+                return NotAdmitted(finding.message, hint=finding.fix)
         for status in self._catalog.statuses() if self._catalog else ():
             if name in status.tools and status.state is not FileState.ADMITTED:
                 file = self._catalog.root / status.file if self._catalog else status.file

@@ -10,7 +10,7 @@ from typing import Any
 from toolkiln.catalog.manifest import Manifest, Switch
 from toolkiln.errors import InputError, UnknownTool
 from toolkiln.model.catalog import ServedVersion, Snapshot, Tools
-from toolkiln.model.source import Finding, Severity
+from toolkiln.model.source import Finding, Reading, Severity
 from toolkiln.model.spec import ToolSpec
 
 
@@ -97,6 +97,26 @@ def _method(spec: ToolSpec) -> str:
     return spec.entry.rpartition(".")[2]
 
 
+def refused_tools(refused: Mapping[str, str], reading: Reading) -> Iterator[Finding]:
+    """Yield the findings about the tools of a version that are not served, with the reasons."""
+    for spec in reading.tools:
+        if spec.name in refused:
+            yield refused_tool(spec.name, refused[spec.name], spec.line, reading.path)
+
+
+def refused_tool(name: str, reason: str, line: int, path: str) -> Finding:
+    """Return the finding about a tool whose example failed when its file was admitted."""
+    return Finding(
+        rule="example-fails",
+        severity=Severity.WARNING,
+        message=f"{name!r} is not served: {reason}",
+        line=line,
+        fix="correct the example or the code, then admit the file again",
+        tool=name,
+        path=path,
+    )
+
+
 _PROGRAM = "Toolkiln or this program"
 
 
@@ -112,6 +132,8 @@ class Snapshots:
         self._enabled: dict[str, ServedVersion] = {}
         """Enabled tools by name."""
         self._contested: set[str] = set()
+        self._refused: dict[str, ServedVersion] = {}
+        """Versions with tools that are not served, by file."""
         self.current = Snapshot(0)
 
     def publish(
@@ -124,12 +146,15 @@ class Snapshots:
         names: set[str] = set()
         for file, served in changes.items():
             old = self.served.pop(file, None)
-            for name in old.read.names if old else ():
+            self._refused.pop(file, None)
+            for name in old.names if old else ():
                 self._claims[name].discard(file)
                 names.add(name)
             if served is not None:
                 self.served[file] = served
-                for name in served.read.names:
+                if served.refused:
+                    self._refused[file] = served
+                for name in served.names:
                     self._claims[name].add(file)
                     names.add(name)
         by_name, enabled = dict(self.current.served), dict(self._enabled)
@@ -142,7 +167,7 @@ class Snapshots:
                 if not manifest.enabled or is_enabled(served.read.tool(name), manifest):
                     enabled[name] = served
         self._enabled = enabled
-        findings = (*problems, *self._duplicate_names())
+        findings = (*problems, *self._duplicate_names(), *self._refused_tools())
         self.current = Snapshot(self.current.number + 1, Tools(enabled), by_name, findings)
 
     def _owner(self, name: str) -> str | None:
@@ -164,6 +189,10 @@ class Snapshots:
     def _precedence(self, file: str) -> tuple[bool, str, str]:
         admission = self.served[file].admission
         return admission is None, admission.since if admission else "", file
+
+    def _refused_tools(self) -> Iterator[Finding]:
+        for _, served in sorted(self._refused.items()):
+            yield from refused_tools(served.refused, served.reading)
 
     def _duplicate_names(self) -> Iterator[Finding]:
         for name in sorted(self._contested):

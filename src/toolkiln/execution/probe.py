@@ -101,15 +101,21 @@ _MESSAGES: TypeAdapter[list[_Message]] = TypeAdapter(list[_Message])
 class ProbeFindings:
     """Findings from the messages of a probe."""
 
-    def __init__(self, specs: Sequence[ToolSpec], lines: int) -> None:
+    def __init__(self, specs: Sequence[ToolSpec], lines: int, outcome: ExecutionOutcome) -> None:
         self._specs = specs
         self._lines = lines
+        self._outcome = outcome
         self._findings: list[Finding] = []
         self._ended: Callable[[str], None] = self._import_fails
         """Adds the finding that applies if the process sends no more messages."""
+        self._trying: int | None = None
+        """Index of the tool whose examples run."""
+        self.ended_in: int | None = None
+        """Index of the tool whose example ended the process, so that later ones did not run."""
 
-    def collect(self, outcome: ExecutionOutcome) -> list[Finding]:
+    def collect(self) -> list[Finding]:
         """Return the findings of a run, at most as many as a model should get."""
+        outcome = self._outcome
         try:
             for message in _MESSAGES.validate_python(outcome.messages):
                 self._add(message)
@@ -117,6 +123,7 @@ class ProbeFindings:
                     break
             if outcome.status is not Status.OK or outcome.value != "done":
                 self._ended(outcome.error.message if outcome.error else _INTERFERES)
+                self.ended_in = self._trying
         except (ValueError, IndexError):  # messages that `runtime.probe` never sends
             self._ended(_INTERFERES)
         return self._findings[:_MAX_FINDINGS]
@@ -130,10 +137,11 @@ class ProbeFindings:
             case _ImportedModule() if self._ended == self._import_fails:
                 self._ended = self._signatures_fail
             case _ReadSignatures(signatures=signatures) if self._ended == self._signatures_fail:
-                self._ended = partial(self._example_fails, self._specs[0], 0)
+                self._ended = partial(self._example_fails, None, 1)
                 for spec, signature in zip(self._specs, signatures, strict=True):
                     self._compare(spec, signature)
             case _Trying(trying=at):
+                self._trying = at.tool
                 self._ended = partial(self._example_fails, self._specs[at.tool], at.line)
             case _Failed(failed=at):
                 fix = _AWAIT_FIX if at.got.startswith(_AWAIT_ERROR) else _EXAMPLE_FIX
@@ -159,7 +167,7 @@ class ProbeFindings:
         self._append("schema-differs", _shown(mismatch), spec, None, _SCHEMA_FIX)
 
     def _example_fails(
-        self, spec: ToolSpec, line: int, error: str, fix: str = _EXAMPLE_FIX
+        self, spec: ToolSpec | None, line: int, error: str, fix: str = _EXAMPLE_FIX
     ) -> None:
         message = f"an example fails: {_shown(error, 3 * _MAX_TEXT)}"
         self._append("example-fails", message, spec, line, fix)
@@ -197,6 +205,8 @@ _PROGRAM = b"from toolkiln.runtime.probe import Probe\n\nrun = Probe(__file__).r
 _NAME = "_toolkiln_probe.py"
 _TIMEOUT = 30.0
 """Seconds for the whole file."""
+_MAX_RUNS = 3
+"""A run whose process ends in an example is followed by one for the tools after it."""
 
 
 async def run_probe(
@@ -211,6 +221,32 @@ async def run_probe(
     """
     if not tools:
         return []
+    specs = [tool.spec for tool in tools]
+    findings: list[Finding] = []
+    untried = 0
+    for _ in range(_MAX_RUNS):
+        probe = await _run(executor, tools, untried, site, maxima)
+        found = await asyncio.to_thread(probe.collect)  # large schemas take a while to compare
+        findings += found if not untried else [f for f in found if f.rule == "example-fails"]
+        if probe.ended_in is None:
+            break
+        untried = probe.ended_in + 1
+        if not any(spec.documentation.examples for spec in specs[untried:]):
+            break
+    else:
+        # It is unknown which of the remaining tools work.
+        findings[-1] = findings[-1].model_copy(update={"tool": None})
+    return findings[:_MAX_FINDINGS]
+
+
+async def _run(
+    executor: Executor,
+    tools: Sequence[ResolvedTool],
+    untried: int,
+    site: Path | None,
+    maxima: Bounds,
+) -> ProbeFindings:
+    """Probe a file, with the examples of its tools from the index `untried` on."""
     files = tools[0].sources()
     specs = [tool.spec for tool in tools]
     name = PurePath(specs[0].path).name
@@ -230,17 +266,14 @@ async def run_probe(
     )
     arguments = {
         "name": name,
-        "tools": [_probe_arguments(spec) for spec in specs],
+        "tools": [_probe_arguments(spec, tried=n < untried) for n, spec in enumerate(specs)],
         "version": ".".join(VERSION.split(".")[:2]),
     }
     program = ResolvedTool(spec, lambda: {**files, _NAME: _PROGRAM})
     outcome = await executor.run(
         Invocation(program, arguments, bounds=_bounds(specs, maxima), site=site)
     )
-
-    lines = len(next(iter(files.values())).splitlines())
-    # Large schemas take a while to compare.
-    return await asyncio.to_thread(ProbeFindings(specs, lines).collect, outcome)
+    return ProbeFindings(specs, len(next(iter(files.values())).splitlines()), outcome)
 
 
 async def run_examples(executor: Executor, tool: ResolvedTool, site: Path | None) -> str | None:
@@ -249,13 +282,13 @@ async def run_examples(executor: Executor, tool: ResolvedTool, site: Path | None
     return next((f.message for f in findings if f.rule in ("import-fails", "example-fails")), None)
 
 
-def _probe_arguments(spec: ToolSpec) -> dict[str, Any]:
+def _probe_arguments(spec: ToolSpec, *, tried: bool) -> dict[str, Any]:
     return {
         "entry": spec.entry,
         "dialect": spec.dialect.value,
         "injected": list(spec.injected),
         "whole_arguments": spec.whole_arguments is not None,
-        "examples": spec.documentation.examples,
+        "examples": "" if tried else spec.documentation.examples,
         "line": spec.line,
     }
 

@@ -47,6 +47,8 @@ class Admission(Value):
     """Errors of this version that a person overruled."""
     reviewed: bool | None = None
     """Whether a person decided, rather than a writer with WRITE_TOOLS; null if not recorded."""
+    refused: dict[str, str] = Field(default_factory=dict)
+    """Tools of the version that are not served, with the reason."""
 
     @property
     def is_reviewed(self) -> bool:
@@ -214,6 +216,16 @@ class ServedVersion:
         return self.admission.version or None if self.admission else None
 
     @property
+    def refused(self) -> Mapping[str, str]:
+        """Tools of the version that are not served, with the reason."""
+        return self.admission.refused if self.admission else {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the tools that the version may serve."""
+        return tuple(name for name in self.read.names if name not in self.refused)
+
+    @property
     def reading(self) -> Reading:
         """Tools and findings of the version."""
         return self.read.reading
@@ -253,7 +265,7 @@ class Snapshot:
     served: Mapping[str, ServedVersion] = field(default_factory=dict)
     """Versions by tool, including disabled tools."""
     findings: tuple[Finding, ...] = ()
-    """Findings across files: duplicate names."""
+    """Why tools of served files are not served: duplicate names, failing examples."""
 
     @cached_property
     def digest(self) -> str:
@@ -297,7 +309,7 @@ class Version(Value):
     at: str
     """UTC, ISO 8601, ending in Z."""
     tools: tuple[str, ...]
-    """Names of the tools it declares."""
+    """Names of the tools it declares, without those that were refused."""
     note: str = ""
 
 
@@ -310,6 +322,8 @@ class VersionContent(Value):
     sources: Sources
     note: str = ""
     """Note in the history of this file, in addition to the note of the arrival."""
+    refused: frozenset[str] = frozenset()
+    """Tools that are not served."""
 
 
 class Arrival(Value):

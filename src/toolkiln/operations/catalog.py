@@ -13,6 +13,7 @@ from toolkiln.appearance import paint
 from toolkiln.catalog.imports import Importer, ImportOptions, ImportRules
 from toolkiln.catalog.manifest import ManifestError
 from toolkiln.catalog.reports import check
+from toolkiln.catalog.snapshots import refused_tools
 from toolkiln.errors import BackendError, InputError
 from toolkiln.model.admission import ToolDraft
 from toolkiln.model.base import Value
@@ -211,9 +212,19 @@ def _inherits(services: "Services", status: FileStatus) -> str:
 
 
 @operation("catalog.check", read_only=True)
-def check_files(_: OperationContext, request: CheckFiles) -> Iterator[FileReport]:
-    """Check files without running or admitting them; reports come one by one."""
-    return check(request.paths)
+def check_files(context: OperationContext, request: CheckFiles) -> Iterator[FileReport]:
+    """Check files without running or admitting them; reports come one by one.
+
+    They include the tools that were refused when the same version was admitted.
+    """
+    refusals = context.services.catalog.refusals()
+    for report in check(request.paths):
+        reading = report.reading
+        entry = refusals.get(Path(reading.path))
+        if entry is not None and entry.sha256 == reading.digest:
+            more = refused_tools(entry.refused, reading)
+            reading = reading.model_copy(update={"findings": (*reading.findings, *more)})
+        yield report.model_copy(update={"reading": reading})
 
 
 @operation("catalog.add", privilege=Privilege.ADMIN, act="admit", timeout=330.0)

@@ -11,6 +11,7 @@ from pydantic import Field
 from toolkiln.appearance import paint
 from toolkiln.catalog.manifest import ManifestError
 from toolkiln.catalog.registry import NotAdmitted, Specs
+from toolkiln.catalog.snapshots import refused_tools
 from toolkiln.errors import (
     EditConflict,
     InputError,
@@ -305,7 +306,9 @@ def _findings(services: "Services", spec: ToolSpec) -> tuple[Finding, ...]:
     served = services.registry.snapshot.served.get(spec.name)
     if served is None or served.read.digest != spec.digest:
         return ()
-    return tuple(one for one in served.read.reading.findings if one.tool in (None, spec.name))
+    reading = served.reading
+    own = (one for one in reading.findings if one.tool in (None, spec.name))
+    return (*own, *refused_tools(served.refused, reading))
 
 
 @operation("tools.show", read_only=True)

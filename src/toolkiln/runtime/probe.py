@@ -51,7 +51,7 @@ class Probe:
         if any(tool["examples"] for tool in tools):
             from toolkiln.runtime.examples import Examples
 
-            examples = Examples(ctx, file)
+            examples = Examples(ctx, file, {tool["entry"].partition(".")[0] for tool in tools})
             for index, tool in enumerate(tools):
                 examples.run_tool(index, tool, dict(vars(module)))
         return "done"

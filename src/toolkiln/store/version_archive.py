@@ -229,13 +229,14 @@ def _content_row(content: VersionContent) -> dict[str, Any]:
 
 def _next_version(last: Version | None, content: VersionContent, arrival: Arrival) -> Version:
     digest = content.reading.digest
-    if last and (last.digest, last.action) == (digest, arrival.action):
+    tools = tuple(t.name for t in content.reading.tools if t.name not in content.refused)
+    if last and (last.digest, last.action, last.tools) == (digest, arrival.action, tools):
         return last
     return Version(
         file=content.file,
         number=last.number + 1 if last else 1,
         digest=digest,
-        tools=tuple(tool.name for tool in content.reading.tools),
+        tools=tools,
         **{**dict(arrival), "note": "; ".join(filter(None, (arrival.note, content.note)))},
     )
 
