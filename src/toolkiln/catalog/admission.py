@@ -248,8 +248,7 @@ class Admissions:
         if candidate.refused is not None:
             return dict(candidate.refused)
         entry = self._admitted(candidate.file)
-        is_same = entry is not None and entry.sha256 == candidate.read.digest
-        return entry.refused if entry and is_same else {}
+        return entry.refused if entry and entry.sha256 == candidate.read.digest else {}
 
     def propose(self, candidate: CandidateVersion, by: str, quota: int) -> None:
         """Store a version for a person to decide about. It is neither served nor written to disk.
