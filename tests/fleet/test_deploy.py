@@ -246,7 +246,8 @@ async def copy_of_call(kiln: Kiln, server: Server, stream: str, session: str) ->
         look = asyncio.create_task(asyncio.to_thread(observer.xread, {stream: "$"}, block=30_000))
         await asyncio.to_thread(until, lambda: _is_blocked(other, "observer"))
         assert (await kiln.call("spend", session=session)).value == 1
-        return (await look)[0][1][0][1]
+        entries: Any = await look
+        return entries[0][1][0][1]
 
 
 def _is_blocked(server: "redis.Redis", name: str) -> bool:

@@ -76,9 +76,13 @@ class StandInFinder:
 
 
 def stand_in(kind: str) -> Any:
-    """Return a stand-in by the kind of an injected parameter: `module:name`."""
-    module, _, name = kind.partition(":")
-    return getattr(_imported(f"{__package__}.{module}"), name)
+    """Return a stand-in by the kind of an injected parameter: `module:name`.
+
+    A mark with an argument, `InjectedState("messages")`, has that as a third part.
+    """
+    module, name, *arguments = kind.split(":", 2)
+    factory = getattr(_imported(f"{__package__}.{module}"), name)
+    return (lambda ctx: factory(ctx, *arguments)) if arguments else factory
 
 
 def _is_stand_in(module: ModuleType) -> bool:

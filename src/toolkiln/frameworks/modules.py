@@ -3,42 +3,46 @@
 Reading a file needs the names only; `finder` imports the stand-ins, in the sandbox.
 """
 
-_FASTMCP = (
-    "fastmcp", "fastmcp.dependencies", "fastmcp.exceptions", "fastmcp.prompts",
-    "fastmcp.prompts.prompt", "fastmcp.resources", "fastmcp.server", "fastmcp.server.context",
-    "fastmcp.server.dependencies", "fastmcp.server.elicitation", "fastmcp.tools",
-    "fastmcp.tools.tool", "fastmcp.utilities.logging", "fastmcp.utilities.types",
-    "mcp.server", "mcp.server.elicitation", "mcp.server.fastmcp",
-    "mcp.server.fastmcp.exceptions", "mcp.server.fastmcp.prompts",
-    "mcp.server.fastmcp.prompts.base", "mcp.server.fastmcp.utilities.logging",
-    "mcp.server.mcpserver", "mcp.types",
-)  # fmt: skip
-STAND_INS: dict[str, str] = {
-    **dict.fromkeys(_FASTMCP, "fastmcp"),
-    "agentpress.tool": "suna",
-    "atloop.tools": "atloop",
-    "atloop.tools.base": "atloop",
-    "atloop.tools.output_semantic_type": "atloop",
-    "core.agentpress.tool": "suna",
-    "core.sandbox.tool_base": "suna",
-    "core.utils.config": "suna",
-    "core.utils.logger": "suna",
-    "fastapi": "responses",
-    "fastapi.concurrency": "responses",
-    "fastapi.exceptions": "responses",
-    "fastapi.responses": "responses",
-    "letta.schemas.agent": "agent_state",
-    "open_webui.apps.webui.models.users": "open_webui.users",
-    "open_webui.env": "open_webui.env",
-    "open_webui.models.users": "open_webui.users",
-    "open_webui.utils.misc": "open_webui.messages",
-    "starlette.concurrency": "responses",
-    "starlette.datastructures": "responses",
-    "starlette.exceptions": "responses",
-    "starlette.requests": "responses",
-    "starlette.responses": "responses",
-    "tool_context": "tool_context",
-}
+_MODULES = {
+    "atloop": ("atloop.tools", "atloop.tools.base", "atloop.tools.output_semantic_type"),
+    "fastmcp": (
+        "fastmcp", "fastmcp.dependencies", "fastmcp.exceptions", "fastmcp.prompts",
+        "fastmcp.prompts.prompt", "fastmcp.resources", "fastmcp.server", "fastmcp.server.context",
+        "fastmcp.server.dependencies", "fastmcp.server.elicitation", "fastmcp.tools",
+        "fastmcp.tools.tool", "fastmcp.utilities.logging", "fastmcp.utilities.types",
+        "mcp.server", "mcp.server.elicitation", "mcp.server.fastmcp",
+        "mcp.server.fastmcp.exceptions", "mcp.server.fastmcp.prompts",
+        "mcp.server.fastmcp.prompts.base", "mcp.server.fastmcp.utilities.logging",
+        "mcp.server.mcpserver", "mcp.types",
+    ),
+    "langchain": (
+        "crewai.tools", "crewai.tools.base_tool", "crewai.tools.structured_tool",
+        "langchain.agents", "langchain.agents.tools", "langchain.callbacks.manager",
+        "langchain.messages", "langchain.schema", "langchain.tools", "langchain.tools.base",
+        "langchain_core.callbacks", "langchain_core.callbacks.manager",
+        "langchain_core.documents", "langchain_core.messages", "langchain_core.runnables",
+        "langchain_core.runnables.config", "langchain_core.tools", "langchain_core.tools.base",
+        "langchain_core.tools.convert", "langchain_core.tools.simple",
+        "langchain_core.tools.structured", "langgraph.prebuilt", "langgraph.types",
+    ),
+    "open_webui.env": ("open_webui.env",),
+    "open_webui.messages": ("open_webui.utils.misc",),
+    "open_webui.users": ("open_webui.apps.webui.models.users", "open_webui.models.users"),
+    "pydantic_v1": ("langchain.pydantic_v1", "langchain_core.pydantic_v1"),
+    "responses": (
+        "fastapi", "fastapi.concurrency", "fastapi.exceptions", "fastapi.responses",
+        "starlette.concurrency", "starlette.datastructures", "starlette.exceptions",
+        "starlette.requests", "starlette.responses",
+    ),
+    "tool_context": ("tool_context",),
+    "suna": (
+        "agentpress.tool", "core.agentpress.tool", "core.sandbox.tool_base", "core.utils.config",
+        "core.utils.logger",
+    ),
+}  # fmt: skip
+"""Modules of the frameworks, by the stand-in in this package that has their names."""
+
+STAND_INS = {name: stand_in for stand_in, names in _MODULES.items() for name in names}
 """Stand-in in this package, by the name under which tools import it."""
 
 _SUNA = (
@@ -47,7 +51,9 @@ _SUNA = (
     "memory", "notifications", "resources", "runtime_cache", "sandbox", "services", "templates",
     "threads", "tools", "triggers", "utils", "vapi_config", "versioning",
 )  # fmt: skip
-INSTALLABLE = frozenset({"atloop", "fastmcp", "mcp"})
+INSTALLABLE = frozenset(
+    {"atloop", "crewai", "fastmcp", "langchain", "langchain_core", "langgraph", "mcp"}
+)
 """Packages that a tool can require, to get the framework itself."""
 ANY_MODULE = frozenset(
     {*INSTALLABLE, "agentpress", "open_webui", *(f"core.{name}" for name in _SUNA)}
@@ -58,10 +64,24 @@ Suna's packages."""
 OLD_OPEN_WEBUI = frozenset({"apps", "config", "constants", "main", "utils"})
 """Modules that first versions of Open WebUI had at the top; only its tool files mean these."""
 
+_INJECTED = {
+    "fastmcp": {"Context": "fastmcp:Context", "Progress": "fastmcp:Progress"},
+    "langchain": {
+        "AsyncCallbackManagerForToolRun": "default",
+        "CallbackManagerForToolRun": "default",
+        "InjectedState": "langchain:state",
+        "InjectedStore": "langchain:store",
+        "InjectedToolArg": "default",
+        "InjectedToolCallId": "langchain:call_id",
+        "RunnableConfig": "langchain:config",
+        "ToolRuntime": "langchain:ToolRuntime",
+    },
+}
 INJECTED_TYPES: dict[str, str] = {
-    f"{module}.{name}": f"fastmcp:{name}"
-    for module in _FASTMCP
-    for name in ("Context", "Progress")
+    f"{module}.{name}": kind
+    for stand_in, kinds in _INJECTED.items()
+    for module in _MODULES[stand_in]
+    for name, kind in kinds.items()
     if module != "mcp.server"
 } | {"tool_context.ToolContext": "context"}
 """Parameter types that the runtime fills in, by dotted name: the stand-in that a call creates from
@@ -84,6 +104,9 @@ TOOL_OBJECTS: dict[str, tuple[str, ...]] = {
     "smolagents": ("forward",),
 }
 """Where the tool objects of installed frameworks keep their function, by top-level package."""
+
+TOOL_ERRORS = {"fastmcp": "ToolError", "langchain_core": "ToolException", "mcp": "ToolError"}
+"""Exceptions of installed frameworks whose message is for the model, by top-level package."""
 
 PACKAGES = frozenset(
     name[:at]

@@ -352,9 +352,49 @@ def _validation(adapter: Any) -> Convert:
     return convert
 
 
+def bind_model(
+    model: Any,
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    injected: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the fields of a pydantic model, of either version, as arguments of a function.
+
+    Raises:
+        BindingError: the model rejects the arguments.
+    """
+    signature = FunctionSignature(function)
+    fields = getattr(model, "model_fields", None) or model.__fields__
+    if hidden := {name: (object, None) for name in injected if _is_required(fields.get(name))}:
+        pydantic = sys.modules["pydantic" if hasattr(model, "model_fields") else "pydantic.v1"]
+        model = pydantic.create_model(model.__name__, __base__=model, **hidden)
+    given = {name: value for name, value in arguments.items() if name not in injected}
+    try:
+        values = model.model_validate(given) if hasattr(model, "model_validate") else model(**given)
+    except ValueError as error:
+        if not hasattr(error, "errors"):
+            raise BindingError(str(error)) from error
+        raise _binding_error(error) from error
+    accepted = {p.name: p.default for p in signature.of_kind("positional", "either", "keyword")}
+    takes_any = bool(signature.of_kind("more"))
+    named = {name: getattr(values, name) for name in fields if takes_any or name in accepted}
+    for name, value in injected.items():
+        if name in accepted and (value is not None or accepted[name] is ABSENT):
+            named[name] = value
+        elif name in hidden:
+            named.pop(name, None)
+    return named
+
+
+def _is_required(field: Any) -> bool:
+    """Return whether a field of a pydantic model, of either version, has no default."""
+    check = getattr(field, "is_required", None)
+    return bool(check() if check else getattr(field, "required", False))
+
+
 def _binding_error(error: Any) -> BindingError:
     errors = []
-    for problem in error.errors(include_url=False, include_context=False, include_input=False):
+    for problem in error.errors():
         message = problem["msg"]
         for prefix in ("Value error, ", "Assertion failed, "):
             message = message.removeprefix(prefix)

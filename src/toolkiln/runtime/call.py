@@ -9,6 +9,7 @@ import _thread
 import os
 import sys
 
+from toolkiln.frameworks.modules import TOOL_ERRORS
 from toolkiln.runtime.loader import (
     ArgumentsRejected,
     BadSettings,
@@ -170,10 +171,13 @@ def _error_frame(error: BaseException, file: str) -> Frame:
     define = sys.modules.get("toolkiln.define")
     binding = sys.modules.get("toolkiln.runtime.binder")
     frame: Frame = {"op": "error", "type": _truncate(type(error).__name__, 100)}
-    if define is not None and isinstance(error, define.ToolError):
+    if (define is not None and isinstance(error, define.ToolError)) or any(
+        TOOL_ERRORS.get(cls.__module__.partition(".")[0]) == cls.__name__
+        for cls in type(error).__mro__
+    ):
         kind = "tool_error"
         frame["retryable"] = getattr(error, "retryable", False) is True
-        frame["denied"] = isinstance(error, define.ToolDenied)
+        frame["denied"] = define is not None and isinstance(error, define.ToolDenied)
     elif isinstance(error, ArgumentsRejected) or (
         binding and isinstance(error, binding.BindingError)
     ):

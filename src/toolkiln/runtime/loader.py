@@ -169,6 +169,7 @@ class EntryPoint:
             BadSettings: `Valves` or `UserValves` reject the settings.
         """
         if self._owner is None:
+            declared = getattr(self._module, self._name)
             function = find_function(self._module, self._name)
         else:
             instance = self._shared_instance
@@ -180,8 +181,16 @@ class EntryPoint:
                 _validate_arguments(instance, arguments)
                 if getattr(instance, "is_initialized", True) is False:  # of smolagents
                     instance.setup()
-            function = _bound(instance, self._name)
-        positional, named = self._bind_arguments(arguments, injections)
+            declared, function = instance, _bound(instance, self._name)
+        if self._whole_arguments == "args_schema":
+            from toolkiln.runtime.binder import bind_model
+
+            injected = {name: injections.get(kind) for name, kind in self.injected.items()}
+            positional, named = (), bind_model(declared.args_schema, function, arguments, injected)
+        else:
+            positional, named = self._bind_arguments(arguments, injections)
+        if getattr(declared, "response_format", "") == "content_and_artifact":
+            return lambda: _content(function(*positional, **named))
         return lambda: function(*positional, **named)
 
     def _new_instance(self) -> Any:
@@ -218,6 +227,17 @@ class EntryPoint:
         if self._whole_arguments.startswith("**"):
             return (), {**arguments, **named}
         return (), {self._whole_arguments: arguments, **named}
+
+
+def _content(value: Any) -> Any:
+    """Return what a LangChain tool returns for the model, without what is for programs."""
+    if not hasattr(value, "__await__"):
+        return value[0]
+
+    async def content() -> Any:
+        return (await value)[0]
+
+    return content()
 
 
 def _set_valves(instance: Any, user: dict[str, Any] | None, caller: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from toolkiln.spec.annotations.evaluator import Unknown, evaluate
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.namespace import ClassRef, Function, resolve
 from toolkiln.spec.options import bases, methods, report_unknown
+from toolkiln.spec.syntax import last_name
 
 _MAX_DEPTH = 20
 
@@ -70,7 +71,7 @@ class ClassAttributes:
             assert isinstance(node, ast.Attribute)
             return self.value(node.attr) if node.attr != name else None
         try:
-            return evaluate(node, reference.body_scope)
+            return evaluate(field_default(node), reference.body_scope)
         except Unknown:
             if isinstance(node, ast.Attribute):  # SemanticType.FILE of an external library
                 return node.attr.lower()
@@ -98,6 +99,14 @@ def attribute_of(node: ast.ClassDef, name: str) -> ast.expr | None:
                 ):
                     return inner.value
     return None
+
+
+def field_default(node: ast.expr) -> ast.expr:
+    """Return the default in a call of pydantic's `Field`; any other expression unchanged."""
+    if not isinstance(node, ast.Call) or last_name(node.func) != "Field":
+        return node
+    defaults = [keyword.value for keyword in node.keywords if keyword.arg == "default"]
+    return next(iter([*node.args, *defaults]), node)
 
 
 def is_self(node: ast.expr) -> bool:

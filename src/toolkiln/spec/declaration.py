@@ -7,7 +7,7 @@ this module depends on the dialect.
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolkiln.docstrings.description import class_docstring
 from toolkiln.docstrings.parser import parse
@@ -31,6 +31,15 @@ from toolkiln.spec.findings import Findings
 from toolkiln.spec.namespace import Function, NameScope
 from toolkiln.spec.options import DeclaredOptions
 from toolkiln.spec.signature import ToolSignature, read_class_schema, read_returns, read_signature
+
+
+class ArgumentsClass(NamedTuple):
+    """A class that describes the arguments, and converts them at run time."""
+
+    node: ast.expr
+    scope: NameScope
+    injected: Mapping[str, str]
+    """Fields that the framework fills in, with the kind of injection."""
 
 
 @dataclass(slots=True)
@@ -57,6 +66,7 @@ class Declaration:
     """An explicit description; takes precedence over the docstring."""
     parameters: JsonSchema | None = None
     """A hand-written schema."""
+    arguments_class: ArgumentsClass | None = None
     parameters_line: int = 1
     role: Role = Role.TOOL
     options: dict[str, Any] = field(default_factory=dict)
@@ -221,27 +231,56 @@ def _schemas(
         {parameter.name: parameter.text for parameter in parameters},
         is_method=declaration.is_method,
         dunder_injected=declaration.dunder_injected,
-        injected_names=declaration.injected_names,
+        injected_names={
+            **declaration.injected_names,
+            **(declaration.arguments_class.injected if declaration.arguments_class else {}),
+        },
         declared=_properties(declaration.parameters or {}),
     )
     returns, notes = read_returns(file.results, function, declaration.scope)
     _report_notes(notes, declaration, findings)
-    if declaration.whole_arguments is None and not signature.accepts_any_name:
+    is_by_signature = declaration.whole_arguments is None and declaration.arguments_class is None
+    if is_by_signature and not signature.accepts_any_name:
         _report_unknown(parameters, signature, declaration, findings)
     declared = declaration.parameters
+    if declaration.arguments_class is not None:
+        declared = _class_schema(declaration, signature, file, findings)
     if declared is None:
         _report_notes(signature.notes, declaration, findings)
         _report_parameters(signature, declaration.name, findings)
         return signature.schema, signature.injected, returns
     if declaration.whole_arguments is None:
-        for message in _mismatches(declared, signature):
+        has_defaults = declaration.arguments_class is not None
+        for message in _mismatches(declared, signature, has_defaults=has_defaults):
             fix = "make the schema match the signature, or remove it"
             line = declaration.parameters_line
             findings.error("schema-mismatch", message, line, fix, tool=declaration.name)
     return declared, signature.injected, returns
 
 
+def _class_schema(
+    declaration: Declaration, signature: ToolSignature, file: FileContext, findings: Findings
+) -> JsonSchema | None:
+    """Return the schema of the class of the arguments without the injected ones."""
+    assert declaration.arguments_class is not None
+    node, scope, _ = declaration.arguments_class
+    schema = read_class_schema(file.arguments, node, scope)
+    _report_notes(file.arguments.take_notes(), declaration, findings)
+    if schema is None:
+        message = f"the class of the arguments {ast.unparse(node)!r} cannot be read"
+        line, fix = declaration.parameters_line, _FIXES["unresolved-type"]
+        findings.warn("unresolved-type", message, line, fix, tool=declaration.name)
+        return None
+    hidden = signature.injected.keys()
+    properties = {k: v for k, v in schema.get("properties", {}).items() if k not in hidden}
+    required = [name for name in schema.get("required", ()) if name not in hidden]
+    schema = {**schema, "properties": properties, "required": required}
+    return schema if required else {k: v for k, v in schema.items() if k != "required"}
+
+
 def _whole_arguments(declaration: Declaration) -> str | None:
+    if declaration.arguments_class is not None:
+        return "args_schema"
     name, kwargs = declaration.whole_arguments, declaration.function.args.kwarg
     return f"**{name}" if kwargs is not None and kwargs.arg == name else name
 
@@ -304,7 +343,9 @@ def _properties(schema: JsonSchema) -> dict[str, Any]:
     return properties if isinstance(properties, dict) else {}
 
 
-def _mismatches(declared: JsonSchema, signature: ToolSignature) -> Iterator[str]:
+def _mismatches(
+    declared: JsonSchema, signature: ToolSignature, *, has_defaults: bool
+) -> Iterator[str]:
     properties = declared.get("properties", {})
     if not isinstance(properties, dict):
         return
@@ -316,5 +357,5 @@ def _mismatches(declared: JsonSchema, signature: ToolSignature) -> Iterator[str]
     for name in signature.schema.get("required", []):
         if name not in properties:
             yield f"the function requires {name!r}, which the schema does not have"
-        elif name not in required:
+        elif name not in required and not has_defaults:
             yield f"the function requires {name!r}, which is optional in the schema"

@@ -27,6 +27,14 @@ def accepted_name(name: str) -> bool:
     return _ACCEPTED.fullmatch(name) is not None
 
 
+def accepted_form(name: str) -> str:
+    """Return a name that clients accept, for a tool of a framework that takes any text."""
+    if accepted_name(name):
+        return name
+    words = "_".join(re.findall(r"[a-z0-9]+", name.lower()))[:64].strip("_")
+    return words if words[:1].isalpha() else f"tool_{words}".strip("_")
+
+
 def name_problem(name: str) -> str | None:
     """Describe what clients do to a name; None if it is portable."""
     if portable_name(name):

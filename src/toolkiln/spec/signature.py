@@ -200,7 +200,7 @@ def _injected(
     if annotation is None:
         return source
     if _INJECTED_TYPE.search(scope.module.source):
-        if found := _injected_type(annotation, scope):
+        if found := injected_type(annotation, scope):
             return found
     return source if source and _is_unspecific(reader, annotation, scope) else None
 
@@ -215,7 +215,7 @@ def _is_unspecific(reader: TypeReader, node: ast.expr, scope: NameScope) -> bool
     return all(o in ({}, {"type": "object", "additionalProperties": True}) for o in options)
 
 
-def _injected_type(node: ast.expr, scope: NameScope) -> str | None:
+def injected_type(node: ast.expr, scope: NameScope) -> str | None:
     """Return what the runtime injects for a type, also optional, quoted or aliased.
 
     These are all classes named `Context`, and those of frameworks that have stand-ins.
@@ -223,18 +223,22 @@ def _injected_type(node: ast.expr, scope: NameScope) -> str | None:
     match node:
         case ast.Constant(value=str()):
             try:
-                return _injected_type(quoted(node), scope)
+                return injected_type(quoted(node), scope)
             except Unresolved:
                 return None
         case ast.BinOp(left=left, right=right):
-            return _injected_type(left, scope) or _injected_type(right, scope)
+            return injected_type(left, scope) or injected_type(right, scope)
         case ast.Subscript(value=owner, slice=inside):
             if last_name(owner) in ("Optional", "Union", "Annotated"):
                 items = inside.elts if isinstance(inside, ast.Tuple) else [inside]
-                return next(filter(None, (_injected_type(item, scope) for item in items)), None)
-            return _injected_type(owner, scope)
-        case ast.Call(func=function):
-            return _injected_type(function, scope)  # Annotated[str, InjectedState("user")]
+                return next(filter(None, (injected_type(item, scope) for item in items)), None)
+            return injected_type(owner, scope)
+        case ast.Call(func=function, args=arguments):
+            kind = injected_type(function, scope)
+            match arguments:
+                case [ast.Constant(value=str(name))] if kind and ":" in kind:
+                    return f"{kind}:{name}"  # Annotated[str, InjectedState("user")]
+            return kind
         case ast.Name() | ast.Attribute():
             target = resolve(node, scope)
             if isinstance(target, External):
@@ -243,9 +247,9 @@ def _injected_type(node: ast.expr, scope: NameScope) -> str | None:
             if isinstance(target, AliasRef):
                 value = target.assigned.value
                 if isinstance(value, ast.Call):  # TypeAliasType("Ctx", Context)
-                    found = (_injected_type(item, target.scope) for item in value.args[1:2])
+                    found = (injected_type(item, target.scope) for item in value.args[1:2])
                     return next(found, None)
-                return None if value is node else _injected_type(value, target.scope)
+                return None if value is node else injected_type(value, target.scope)
             return "context" if target is None and last_name(node) == "Context" else None
     return None
 

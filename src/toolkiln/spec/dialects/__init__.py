@@ -5,7 +5,7 @@ Only a file without any declaration exposes its public functions.
 """
 
 from toolkiln.spec.declaration import Declaration
-from toolkiln.spec.dialects import classes, functions
+from toolkiln.spec.dialects import classes, functions, langchain
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.namespace import Module
 
@@ -17,6 +17,8 @@ def declarations(module: Module, findings: Findings) -> list[Declaration]:
         *functions.constant_tools(module, findings),
         *classes.toolkit_tools(module, findings),
         *classes.base_tools(module, findings),
+        *langchain.tool_classes(module, findings),
+        *langchain.tool_objects(module, findings),
         *classes.open_webui_tools(module),
     ]
     incomplete = functions.has_constants(module) or classes.has_base_tools(module)

@@ -12,6 +12,7 @@ from toolkiln.model.spec import Dialect, Toolkit
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate
 from toolkiln.spec.class_attributes import ClassAttributes, ancestry, attribute_of, defines
 from toolkiln.spec.declaration import Declaration
+from toolkiln.spec.dialects import langchain
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.names import display_name
 from toolkiln.spec.namespace import ClassRef, Function, Module, NameScope
@@ -46,7 +47,9 @@ def base_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
     extended = {base.name for node in module.classes for base in bases(node, scope)}
     for node in module.classes:
         chain = ancestry(ClassRef(node, scope), _is_base_tool)
-        if not chain or (node.name in extended and attribute_of(node, "name") is None):
+        if not chain or langchain.is_tool_class(chain):
+            continue
+        if node.name in extended and attribute_of(node, "name") is None:
             continue  # not a tool, or only a base class of others
         execute = next((m for ref in chain for m in methods(ref.node) if m.name == "execute"), None)
         if execute is None:

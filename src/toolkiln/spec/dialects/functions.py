@@ -11,7 +11,9 @@ from toolkiln.model.spec import Dialect, Role
 from toolkiln.spec import syntax
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate, try_evaluate
 from toolkiln.spec.declaration import Declaration
+from toolkiln.spec.dialects import langchain
 from toolkiln.spec.findings import Findings
+from toolkiln.spec.names import accepted_form, accepted_name
 from toolkiln.spec.namespace import Assignment, Function, Module, NameScope
 from toolkiln.spec.options import (
     DeclaredOptions,
@@ -132,7 +134,7 @@ def _exported(module: Module) -> frozenset[str] | None:
     if not isinstance(exported, Assignment):
         return None
     names = try_evaluate(exported.value, NameScope(module), default=())
-    functions = {function.name for function in module.functions}
+    functions = frozenset(function.name for function in module.functions)
     return functions.intersection(names) or None if isinstance(names, list | tuple) else None
 
 
@@ -165,6 +167,11 @@ def _decorated(
     if values.get("name") == "":
         options.report("name", "", "a name")
     options.texts("requirements")
+    if not is_own and name and not accepted_name(name):
+        values = {"display_name": name, **values}
+        name = accepted_form(name)
+    keyword = {item.arg: item.value for item in call.keywords} if call else {}
+    parameters, arguments = langchain.arguments_schema(keyword.get("args_schema"), scope)
     return Declaration(
         dialect=Dialect.DECORATED,
         name=name or function.name,
@@ -173,7 +180,8 @@ def _decorated(
         function=function,
         injected_names=dict.fromkeys(excluded, "default"),
         description=options.text("description"),
-        parameters=options.mapping("parameters"),
+        parameters=options.mapping("parameters") or parameters,
+        arguments_class=arguments,
         parameters_line=line,
         role=role,
         options=values,

@@ -1,0 +1,3 @@
+"""Stand-in for LangChain's copies of pydantic's first version, which pydantic still contains."""
+
+from pydantic.v1 import *  # noqa: F403
