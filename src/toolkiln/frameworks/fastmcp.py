@@ -350,6 +350,11 @@ class ValidationError(FastMCPError):
     """Raised for invalid values."""
 
 
+def Depends(_: Any) -> Unavailable:  # noqa: N802 - the name that files import
+    """Return a placeholder for what a dependency would give."""
+    return Unavailable("fastmcp.dependencies.Depends")
+
+
 def get_logger(name: str) -> Any:
     """Return a logger of the standard library."""
     import logging
