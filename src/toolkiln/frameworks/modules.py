@@ -4,6 +4,7 @@ Reading a file needs the names only; `finder` imports the stand-ins, in the sand
 """
 
 _MODULES = {
+    "agent_state": ("letta.schemas.agent",),
     "atloop": ("atloop.tools", "atloop.tools.base", "atloop.tools.output_semantic_type"),
     "fastmcp": (
         "fastmcp", "fastmcp.dependencies", "fastmcp.exceptions", "fastmcp.prompts",
@@ -76,6 +77,7 @@ _INJECTED = {
         "RunnableConfig": "langchain:config",
         "ToolRuntime": "langchain:ToolRuntime",
     },
+    "tool_context": {"ToolContext": "context"},
 }
 INJECTED_TYPES: dict[str, str] = {
     f"{module}.{name}": kind
