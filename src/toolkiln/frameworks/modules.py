@@ -4,6 +4,11 @@ Reading a file needs the names only; `finder` imports the stand-ins, in the sand
 """
 
 _MODULES = {
+    "agno": (
+        "agno.agent", "agno.agent.agent", "agno.exceptions", "agno.media", "agno.run",
+        "agno.run.base", "agno.team", "agno.team.team", "agno.tools", "agno.tools.decorator",
+        "agno.tools.function", "agno.tools.toolkit", "agno.utils.log", "agno.utils.path_safety",
+    ),
     "agent_state": ("letta.schemas.agent",),
     "atloop": ("atloop.tools", "atloop.tools.base", "atloop.tools.output_semantic_type"),
     "fastmcp": (
@@ -35,6 +40,7 @@ _MODULES = {
         "starlette.concurrency", "starlette.datastructures", "starlette.exceptions",
         "starlette.requests", "starlette.responses",
     ),
+    "smolagents": ("smolagents", "smolagents.tools"),
     "tool_context": ("tool_context",),
     "suna": (
         "agentpress.tool", "core.agentpress.tool", "core.sandbox.tool_base", "core.utils.config",
@@ -53,7 +59,17 @@ _SUNA = (
     "threads", "tools", "triggers", "utils", "vapi_config", "versioning",
 )  # fmt: skip
 INSTALLABLE = frozenset(
-    {"atloop", "crewai", "fastmcp", "langchain", "langchain_core", "langgraph", "mcp"}
+    {
+        "agno",
+        "atloop",
+        "crewai",
+        "fastmcp",
+        "langchain",
+        "langchain_core",
+        "langgraph",
+        "mcp",
+        "smolagents",
+    }
 )
 """Packages that a tool can require, to get the framework itself."""
 ANY_MODULE = frozenset(
@@ -66,6 +82,11 @@ OLD_OPEN_WEBUI = frozenset({"apps", "config", "constants", "main", "utils"})
 """Modules that first versions of Open WebUI had at the top; only its tool files mean these."""
 
 _INJECTED = {
+    "agno": {
+        "Agent": "agno:CallingAgent",
+        "RunContext": "agno:RunContext",
+        "Team": "agno:CallingAgent",
+    },
     "fastmcp": {"Context": "fastmcp:Context", "Progress": "fastmcp:Progress"},
     "langchain": {
         "AsyncCallbackManagerForToolRun": "default",

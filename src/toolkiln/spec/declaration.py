@@ -68,6 +68,8 @@ class Declaration:
     """A hand-written schema."""
     arguments_class: ArgumentsClass | None = None
     parameters_line: int = 1
+    returns: JsonSchema | None = None
+    """Schema of the result if the function's annotation gives none."""
     role: Role = Role.TOOL
     options: dict[str, Any] = field(default_factory=dict)
     """Options of decorators and class attributes, by the names that `@tool` uses."""
@@ -121,7 +123,7 @@ def build_spec(declaration: Declaration, file: FileContext, findings: Findings) 
         name=declaration.name,
         description=description or documentation.text or _fallback(declaration),
         parameters=parameters,
-        returns=returns,
+        returns=returns or declaration.returns,
         documentation=documentation,
         role=declaration.role,
         uri=options.text("uri") if declaration.role is Role.RESOURCE else None,

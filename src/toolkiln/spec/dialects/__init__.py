@@ -5,7 +5,7 @@ Only a file without any declaration exposes its public functions.
 """
 
 from toolkiln.spec.declaration import Declaration
-from toolkiln.spec.dialects import classes, functions, langchain
+from toolkiln.spec.dialects import agno, classes, functions, langchain, smolagents
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.namespace import Module
 
@@ -16,6 +16,8 @@ def declarations(module: Module, findings: Findings) -> list[Declaration]:
         *functions.decorated_tools(module, findings),
         *functions.constant_tools(module, findings),
         *classes.toolkit_tools(module, findings),
+        *agno.toolkits(module, findings),
+        *smolagents.tools(module, findings),
         *classes.base_tools(module, findings),
         *langchain.tool_classes(module, findings),
         *langchain.tool_objects(module, findings),

@@ -12,7 +12,7 @@ from toolkiln.model.spec import Dialect, Toolkit
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate
 from toolkiln.spec.class_attributes import ClassAttributes, ancestry, attribute_of, defines
 from toolkiln.spec.declaration import Declaration
-from toolkiln.spec.dialects import langchain
+from toolkiln.spec.dialects import agno, langchain, smolagents
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.names import display_name
 from toolkiln.spec.namespace import ClassRef, Function, Module, NameScope
@@ -147,6 +147,8 @@ def toolkit_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
     scope = NameScope(module)
     extended = {base.name for node in module.classes for base in bases(node, scope)}
     for node in module.classes:
+        if agno.is_toolkit(node, scope) or smolagents.is_tool(node, scope):
+            continue
         class_decorator = next(
             (item for item in decorators(node, scope) if item.name == "tool_metadata"), None
         )

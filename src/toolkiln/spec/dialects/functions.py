@@ -152,13 +152,10 @@ def _decorated(
     entry: str | None = None,
 ) -> Declaration:
     call, role = decorator.call, _ROLES[decorator.name]
-    first = "uri" if role is Role.RESOURCE else "name"
-    is_own = not decorator.server and decorator.origin.partition(".")[0] in ("", "toolkiln")
-    known = None if is_own else {first, *OPTIONS, "mime_type", *_FOREIGN_OPTIONS}
-    values = keywords(call, scope, findings, function.name, positional=(first,), known=known)
-    if not is_own:
-        values = _translated(values)
-    excluded = values.pop("exclude_args", ())
+    values = decorator_options(decorator, scope, findings, function.name)
+    injected = dict.fromkeys(values.pop("exclude_args", ()), "default")
+    if decorator.origin.startswith("agno."):
+        injected |= agno_parameters(function)
     line = call.lineno if call else function.lineno
     if decorator.origin.startswith("toolkiln."):
         _check_options(values, decorator.name, line, function.name, findings)
@@ -178,7 +175,7 @@ def _decorated(
         entry=entry or function.name,
         scope=scope,
         function=function,
-        injected_names=dict.fromkeys(excluded, "default"),
+        injected_names=injected,
         description=options.text("description"),
         parameters=options.mapping("parameters") or parameters,
         arguments_class=arguments,
@@ -206,8 +203,18 @@ _ANNOTATIONS = {
 }
 
 
-def _translated(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of another framework's decorator by our names."""
+def decorator_options(
+    decorator: Decorator | None, scope: NameScope, findings: Findings, tool: str
+) -> dict[str, Any]:
+    """Return the options of a decorator, those of other frameworks by our names."""
+    if decorator is None:
+        return {}
+    first = "uri" if _ROLES[decorator.name] is Role.RESOURCE else "name"
+    is_own = not decorator.server and decorator.origin.partition(".")[0] in ("", "toolkiln")
+    known = None if is_own else {first, *OPTIONS, "mime_type", *_FOREIGN_OPTIONS}
+    values = keywords(decorator.call, scope, findings, tool, positional=(first,), known=known)
+    if is_own:
+        return values
     own = {_FOREIGN_OPTIONS.get(name, name): value for name, value in values.items()}
     annotations = own.pop("annotations", None)
     if isinstance(annotations, dict):
@@ -215,6 +222,21 @@ def _translated(values: dict[str, Any]) -> dict[str, Any]:
             name: annotations[hint] for hint, name in _ANNOTATIONS.items() if hint in annotations
         }
     return own
+
+
+_AGNO_PARAMETERS = {
+    "agent": "agno:CallingAgent",
+    "team": "agno:CallingAgent",
+    "run_context": "agno:RunContext",
+    "session_state": "agno:session_state",
+    **dict.fromkeys(("images", "videos", "audios", "files"), "default"),
+}
+
+
+def agno_parameters(function: Function) -> dict[str, str]:
+    """Return the parameters that agno fills in by name."""
+    names = {parameter.arg for parameter, _ in syntax.parameters(function.args)}
+    return {name: kind for name, kind in _AGNO_PARAMETERS.items() if name in names}
 
 
 def _requirements(call: ast.Call | None, scope: NameScope) -> tuple[tuple[str, int], ...]:

@@ -1,0 +1,268 @@
+"""agno files: toolkits by what their constructors register, `@tool`, media, the run's context."""
+
+from typing import Any
+
+import pytest
+
+from toolkiln.kiln import Kiln
+from toolkiln.spec.reader import read
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TOOLS = {
+    "garden.py": '''
+        import json
+        from os import getenv
+        from pathlib import Path
+        from typing import Any, Callable, Iterator, List, Optional
+
+        from agno.agent import Agent
+        from agno.exceptions import RetryAgentRun
+        from agno.media import Image
+        from agno.models.openai import OpenAIChat
+        from agno.run import RunContext
+        from agno.team.team import Team
+        from agno.tools import Toolkit
+        from agno.tools.function import ToolResult
+        from agno.utils.log import log_debug, logger
+
+        try:
+            import json as seeds
+        except ImportError:
+            raise ImportError("`seeds` not installed. Please install using `pip install seeds`")
+
+
+        class GardenTools(Toolkit):
+            """Tools for a garden."""
+
+            _requires_connect = False
+
+            def __init__(
+                self,
+                api_key: Optional[str] = None,
+                beds: int = 3,
+                enable_plant: bool = True,
+                enable_burn: bool = False,
+                all: bool = False,
+                **kwargs,
+            ):
+                self.api_key = api_key or getenv("GARDEN_KEY")
+                if not self.api_key:
+                    logger.debug("no key")
+                self.beds = beds
+                tools: List[Any] = [self.count_beds]
+                if all or enable_plant:
+                    tools.append(self.plant)
+                if all or enable_burn:
+                    tools.append(self.burn)
+                tools += [self.draw, self.remember, self.retry] if beds > 1 else []
+                named = [("list_rows", self.rows)]
+                tools.extend([function for _, function in named])
+                super().__init__(
+                    name="garden",
+                    tools=tools,
+                    async_tools=[(self.awater, "water"), (self.aplant, "plant")],
+                    instructions="Be gentle.",
+                    requires_confirmation_tools=["plant"],
+                    **kwargs,
+                )
+                self.register(self.harvest, name="harvest_bed")
+                self._register_more()
+
+            def _register_more(self):
+                for name in ("fence",):
+                    self.register(getattr(self, "build_" + name))
+
+            def count_beds(self) -> int:
+                """Count the beds."""
+                log_debug(f"{self.name} has {self.beds}")
+                return self.beds if self.functions else 0
+
+            def plant(self, seed: str) -> str:
+                """Plant a seed.
+
+                Args:
+                    seed (str): What to plant.
+                """
+                return seed
+
+            async def aplant(self, seed: str) -> str:
+                """Plant a seed."""
+                return seed
+
+            async def awater(self, litres: float = 1.5) -> str:
+                """Water the garden.
+
+                Args:
+                    litres (float): How much.
+                """
+                return json.dumps({"litres": litres})
+
+            def burn(self) -> str:
+                """Burn the leaves."""
+                return "burnt"
+
+            def draw(self, agent: Agent, title: str, images: Optional[List[Image]] = None):
+                """Draw the garden."""
+                drawn = Image(content=title.encode(), format="svg")
+                return ToolResult(content="drawn", images=[drawn, Image(url="https://example.org/a")])
+
+            def remember(self, run_context: RunContext, note: str) -> str:
+                """Remember a note."""
+                notes = run_context.session_state.get("notes", [])
+                return ", ".join([*notes, note, run_context.user_id or "nobody"])
+
+            def retry(self, team: Team) -> str:
+                """Fail for a while."""
+                raise RetryAgentRun("the soil is frozen")
+
+            def rows(self, count: int) -> Iterator[str]:
+                """List rows."""
+                for row in range(count):
+                    yield f"row {row}"
+
+            def harvest(self, bed: int) -> str:
+                """Harvest a bed."""
+                return f"harvested {bed}"
+
+            def build_fence(self, file: str) -> str:
+                """Build a fence."""
+                safe, path = self._check_path(file, Path("/srv"))
+                return str(path) if safe else "outside"
+
+            def _dig(self):
+                return None
+
+
+        agent = Agent(model=OpenAIChat(id="gpt"), tools=[GardenTools(all=True)], markdown=True)
+
+        if __name__ == "__main__":
+            agent.print_response("Plant a rose")
+    ''',
+    "decorated.py": '''
+        from agno.agent import Agent
+        from agno.tools import Toolkit, tool
+
+
+        def log_call(function_name, function_call, arguments):
+            return function_call(**arguments)
+
+
+        @tool(
+            name="weigh_crate",
+            description="Weigh a crate.",
+            show_result=True,
+            tool_hooks=[log_call],
+            requires_confirmation=True,
+            cache_results=True,
+        )
+        def weigh(agent: Agent, crate: str, session_state: dict) -> str:
+            """Weigh it."""
+            return f"{crate} {session_state}"
+
+
+        class ScaleTools(Toolkit):
+            def __init__(self, precision: int, **kwargs):
+                self.precision = precision
+                super().__init__(name="scale", tools=[self.calibrate], **kwargs)
+
+            @tool(stop_after_tool_call=True)
+            def calibrate(self, weight: float) -> float:
+                """Calibrate the scale."""
+                return round(weight, 1)
+
+
+        def helper(agent_name: str) -> Agent:
+            return Agent(name=agent_name)
+
+
+        @tool
+        def consult(question: str) -> str:
+            """Ask an agent."""
+            return helper("gardener").run(question)
+    ''',
+}
+
+CALLS: list[tuple[str, dict[str, Any], Any]] = [
+    ("count_beds", {}, 3),
+    ("water", {}, '{"litres": 1.5}'),
+    ("draw", {"title": "<svg/>"}, "drawn\nhttps://example.org/a"),
+    ("remember", {"note": "frost"}, "sun, frost, ada"),
+    ("rows", {"count": 2}, ["row 0", "row 1"]),
+    ("harvest_bed", {"bed": 2}, "harvested 2"),
+    ("build_fence", {"file": "../etc/passwd"}, "outside"),
+    ("calibrate", {"weight": 1.26}, 1.3),
+]  # fmt: skip
+
+
+async def test_tools_run_unchanged(kiln: Kiln) -> None:
+    session = kiln.security.sessions.create("ada", agent_state={"notes": ["sun"]}).token
+
+    for name, arguments, expected in CALLS:
+        result = await kiln.call(name, arguments, session=session)
+
+        assert result.value == expected, (name, result.error)
+    (drawn,) = (await kiln.call("draw", {"title": "<svg/>"})).files
+    assert (drawn.name, drawn.data) == ("image.svg", b"<svg/>")
+
+
+async def test_what_a_constructor_registers_is_offered(kiln: Kiln) -> None:
+    offered = {name: spec for name, spec in kiln.specs().items() if spec.toolkit}
+
+    assert set(offered) == {
+        "count_beds", "plant", "water", "draw", "remember", "retry", "rows", "harvest_bed",
+        "build_fence", "calibrate",
+    }  # fmt: skip
+    assert {spec.toolkit.name for spec in offered.values() if spec.toolkit} == {
+        "GardenTools",
+        "ScaleTools",
+    }
+    assert list(offered["draw"].parameters["properties"]) == ["title"]
+    assert [name for name, spec in offered.items() if spec.rights.needs_approval] == ["plant"]
+    weigh = kiln.tool("weigh_crate")
+    assert (weigh.description, list(weigh.parameters["properties"])) == (
+        "Weigh a crate.",
+        ["crate"],
+    )
+    assert weigh.rights.needs_approval
+
+
+async def test_errors_are_those_of_the_author(kiln: Kiln) -> None:
+    frozen = await kiln.call("retry")
+    consulted = await kiln.call("consult", {"question": "why"})
+
+    assert frozen.error is not None
+    assert (frozen.error.message, frozen.error.retryable) == ("the soil is frozen", True)
+    assert consulted.error is not None
+    assert consulted.error.message == (
+        "agno.agent.Agent is not available in the sandbox: list 'agno' among its requirements"
+    )
+
+
+async def test_what_the_defaults_leave_out_is_reported() -> None:
+    source = """
+from agno.tools import Toolkit
+
+
+class Shed(Toolkit):
+    def __init__(self, enable_lock=False, names=("a",), **kwargs):
+        tools = load_tools()
+        if enable_lock:
+            tools = [self.lock]
+            self.register(self.lock)
+        super().__init__(tools=tools, exclude_tools=["unlock"], **kwargs)
+        self.register(self.unlock)
+
+    def lock(self) -> str:
+        '''Lock it.'''
+
+    def unlock(self) -> str:
+        '''Unlock it.'''
+"""
+
+    reading = read(source, "<memory>")
+
+    assert [tool.name for tool in reading.tools] == ["unlock"]
+    told = [(f.rule, f.message) for f in reading.findings]
+    assert ("not-offered", "'lock' is not a tool: Shed leaves it out by default") in told
+    assert ("unknown-value", "the tools of Shed are not known before the code runs") in told
