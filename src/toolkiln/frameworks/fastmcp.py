@@ -185,11 +185,6 @@ class Progress:
             self._ctx.report_progress(self.current, self.total, self.message)
 
 
-def Depends(*_: Any, **__: Any) -> Any:  # noqa: N802 - a name of FastMCP
-    """Return a placeholder for what FastMCP would create."""
-    return Unavailable("fastmcp.dependencies.Depends")
-
-
 @dataclass
 class AcceptedElicitation:
     """The person filled in the form."""

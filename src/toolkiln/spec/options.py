@@ -208,6 +208,11 @@ class Decorator(NamedTuple):
     server: str = ""
     """The variable of which the decorator is a method: `mcp` in `@mcp.tool`."""
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is one of Toolkiln, as far as the file says."""
+        return not self.server and self.origin.partition(".")[0] in ("", "toolkiln")
+
 
 def decorators(node: Function | ast.ClassDef, scope: NameScope) -> Iterator[Decorator]:
     """Yield the decorators of a function or class."""

@@ -164,7 +164,7 @@ def _decorated(
     if values.get("name") == "":
         options.report("name", "", "a name")
     options.texts("requirements")
-    if not is_own and name and not accepted_name(name):
+    if not decorator.is_own and name and not accepted_name(name):
         values = {"display_name": name, **values}
         name = accepted_form(name)
     keyword = {item.arg: item.value for item in call.keywords} if call else {}
@@ -210,10 +210,9 @@ def decorator_options(
     if decorator is None:
         return {}
     first = "uri" if _ROLES[decorator.name] is Role.RESOURCE else "name"
-    is_own = not decorator.server and decorator.origin.partition(".")[0] in ("", "toolkiln")
-    known = None if is_own else {first, *OPTIONS, "mime_type", *_FOREIGN_OPTIONS}
+    known = None if decorator.is_own else {first, *OPTIONS, "mime_type", *_FOREIGN_OPTIONS}
     values = keywords(decorator.call, scope, findings, tool, positional=(first,), known=known)
-    if is_own:
+    if decorator.is_own:
         return values
     own = {_FOREIGN_OPTIONS.get(name, name): value for name, value in values.items()}
     annotations = own.pop("annotations", None)
