@@ -152,6 +152,21 @@ async def test_a_person_may_take_longer_than_the_deadline(
         assert (await waited).value == 1
 
 
+async def test_an_event_that_comes_again_is_dropped(server: Server) -> None:
+    async with calling(server.url, KEY) as client, working(server.url) as echo:
+        echo.may_end.clear()
+        made, seen = call_of(client, 1, events=True), list[Event]()
+        waited = asyncio.create_task(client.call(made, seen.append))
+        await echo.has_begun.wait()
+        for number in (1, 2, 1, 2, 3, 10**9 + 1, 3):
+            event = wire.event_to_wire(Event(kind="message", number=number))
+            await echo.queue.send(client.reply_to, [CallReply(made.record, "event", event)])
+        echo.may_end.set()
+        await waited
+
+    assert [event.number for event in seen] == [1, 2, 3, 10**9 + 1]
+
+
 async def test_a_call_that_is_cancelled_leaves_the_queue(server: Server, behind: Any) -> None:
     async with calling(server.url, KEY) as client:
         made = asyncio.create_task(client.call(call_of(client)))

@@ -1,12 +1,13 @@
 """A worker in the process of the test: what it reads after a break, and the order of replies."""
 
 import asyncio
+from collections.abc import Sequence
 
-from toolkiln.errors import StoreError
+from toolkiln.errors import StoreError, Unreachable
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import Delivery
 from toolkiln.fleet.queue import Queue
-from toolkiln.fleet.wire import Envelope, Observe
+from toolkiln.fleet.wire import CallReply, Envelope, Observe, event_from_wire
 from toolkiln.fleet.worker import EventPublisher
 from toolkiln.model.call import Event, Result, Status
 
@@ -74,3 +75,33 @@ async def test_events_of_a_call_come_before_its_end(server: Server) -> None:
         await ended.wait()
 
         assert [reply.kind for reply in await own.replies_to("c1")] == ["event", "result"]
+
+
+class Doubtful(Queue):
+    """A queue whose connection breaks twice while it sends: before and after the arrival."""
+
+    breaks = 2
+
+    async def send(self, reply_to: str, replies: Sequence[CallReply]) -> None:
+        self.breaks -= 1
+        if self.breaks != 1:
+            await super().send(reply_to, replies)
+        if self.breaks >= 0:
+            raise Unreachable("the connection broke", sent=self.breaks == 0)
+
+
+async def test_events_are_sent_again_in_order_until_they_have_arrived(server: Server) -> None:
+    async with desk(server.url) as own:
+        made = call(events=True)
+        events = EventPublisher(Doubtful(own.pipe, POOL, waiting=own.waiting))
+        observe = events.observer(made, 1)
+        for number in (1, 2):
+            observe(Event(kind="message", value=number, index=number - 1, number=number))
+            await asyncio.sleep(0)
+
+        await events.flush(made)
+
+        sent = [event_from_wire(reply.body) for reply in await own.replies_to("c1")]
+        assert [event.value for event in sent] == [1, 1, 2]
+        numbers = [event.number for event in sent]
+        assert numbers == [10**9 + 1, 10**9 + 1, 10**9 + 2]  # clients drop the second

@@ -148,6 +148,19 @@ async def test_rules_are_published_as_they_change(asker: Asker, tools: Path) -> 
 # What a worker says of itself
 
 
+async def test_it_logs_each_call_with_its_end(running: Running, asker: Asker) -> None:
+    await asker.call("echo", {"text": "x"})
+    await asker.call("echo", {"text": 5})
+
+    lines = [
+        await asyncio.to_thread(
+            running.await_line, f"{level}: call of echo by {asker.caller.who}: {end} in"
+        )
+        for level, end in (("info", "ok"), ("warning", "invalid"))
+    ]
+    assert all(re.search(r" in \d+ ms$", line) for line in lines)
+
+
 async def test_it_says_that_it_is_alive_and_takes_calls(running: Running, asker: Asker) -> None:
     url = running.await_line("health ").split()[1]
     await asker.call("echo", {"text": "x"})

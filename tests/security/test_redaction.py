@@ -98,10 +98,16 @@ def test_secrets_in_texts_are_left_out(text: str) -> None:
 
 def test_a_long_description_is_cut_with_a_mark() -> None:
     shown = redacted_arguments({"x": "y" * 5000})
+    mixed = redacted_arguments({"n": 1, "x": ["y" * 50] * 2, "z": {"k" * 99: "v"}}, limit=50)
+    inner = redacted_arguments('["' + "b" * 3000 + '"]', limit=60)
+    endless = redacted_arguments([1] * 100_000, limit=50)
 
     assert len(shown) == 2000
-    assert shown.endswith("y…")
-    assert len(redacted_arguments({"x": "y" * 5000}, limit=50)) == 50
+    assert shown.endswith("y…[+3023 chars]")  # of 5,008
+    assert mixed == '{"n": 1, "x": ["' + "y" * 21 + "…[+201 chars]"
+    assert inner.endswith("b…[+2961 chars]")
+    assert endless.endswith("1,…[+30025 chars or more]")
+    assert len(endless) == 50
 
 
 @each_row(
@@ -224,8 +230,8 @@ def test_a_line_is_printable_and_bounded(text: str, limit: int) -> None:
         ("a\u202eb\u2066c\u200f", "a\\u202eb\\u2066c\\u200f"),
         ("\ud800", "\\ud800"),
         ("\u2028\x85", "\\u2028\\x85"),
-        ("x" * 21, "x" * 19 + "…"),
-        ("\0" * 20, "\\x00\\x00\\x00\\x00\\x0…"),
+        ("x" * 21, "x" * 8 + "…[+13 chars]"),
+        ("\0" * 20, "\\x00\\x00…[+18 chars]"),
     ],
 )
 def test_a_line_shows_what_it_cannot_print(text: str, shown: str) -> None:

@@ -25,6 +25,7 @@ from toolkiln.model.call import Call, Event, Result
 from toolkiln.model.catalog import ServedVersion
 from toolkiln.model.identity import Caller
 from toolkiln.operations.engine import CallEngine
+from toolkiln.security.redaction import line
 from toolkiln.security.security import Security
 from toolkiln.store.codec import key_of
 from toolkiln.store.rules import REDIS_WAIT_SECONDS, retry_while_unreachable
@@ -62,12 +63,30 @@ class Progress(CallObserver):
         self._task = None
 
 
+class CallLog(CallObserver):
+    """Observer that logs one line when a call has ended, a warning unless it ended well."""
+
+    def ended(self, call: RunningCall, _: Result | None, /) -> None:
+        """Log the outcome."""
+        record = call.final_record
+        assert record is not None
+        level = logging.INFO if record.outcome == "ok" else logging.WARNING
+        if CALL_LOG.isEnabledFor(level):
+            tool, user = line(record.tool, _MAX_NAME), line(record.user, _MAX_NAME)
+            milliseconds = round(1000 * (record.duration or 0.0))
+            values = tool, user, record.outcome, milliseconds
+            CALL_LOG.log(level, "call of %s by %s: %s in %d ms", *values)
+
+
 Fetch = Callable[[str, str], Awaitable[ServedVersion | None]]
 """Fetches a version by tool name and digest; None if it is unavailable."""
 _MAX_VERSIONS = 100
 _MAX_ALIASES = 10_000
 _MAX_LIMITS = 10_000
+_MAX_NAME = 200
 _log = logging.getLogger(__name__)
+CALL_LOG = logging.getLogger("toolkiln.calls")
+"""Logger of `CallLog`."""
 
 
 class CallRunner:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Protocol
 from toolkiln.errors import BackendError, ConfigError, InputError, StoreError, ToolkilnError
 from toolkiln.fleet import keys
 from toolkiln.fleet.address import read_address
-from toolkiln.fleet.call_runner import CallRunner
+from toolkiln.fleet.call_runner import CallLog, CallRunner
 from toolkiln.fleet.call_store import RedisCallStore
 from toolkiln.fleet.connection import RedisPipe
 from toolkiln.fleet.delivery import Counts, WorkerMetrics
@@ -184,6 +184,7 @@ class WorkerProcess:
             self._pipes += [waiting, control, listening]
             queue = Queue(self._pipe, config.pool, waiting=waiting, signer=key.signer)
             self._queue = queue
+            stack.callback(services.engine.events.subscribe(CallLog(), passive=True))
             call_store = await asyncio.to_thread(services.stores.calls)
             assert isinstance(call_store, RedisCallStore)  # because `redis` is set
             events = EventPublisher(queue)

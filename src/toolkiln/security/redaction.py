@@ -8,15 +8,19 @@ output, not of the arguments.
 import json
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
+from itertools import accumulate
 from json.encoder import encode_basestring
 from typing import Any
 
 REDACTED = "[redacted]"
 
 _ELLIPSIS = "…"
+_CUT = "…[+{} chars{}]"
+_MAX_COUNTED = 10_000
 _MAX_DEPTH = 40
 _MAX_JSON_TEXT = 100_000
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
@@ -48,15 +52,30 @@ _USERINFO = re.compile(r"(://[^\s/:@]{0,200}:)[^\s/@]{1,500}@")
 
 
 def line(text: str, limit: int) -> str:
-    """Return text as one printable line of at most `limit` characters."""
-    if len(text) > limit:
-        text = text[: limit - 1] + _ELLIPSIS
-    if text.isprintable():
+    """Return text as one printable line of at most `limit` characters.
+
+    If it is cut, it ends in `…[+N chars]`, unless the limit leaves no room for that.
+    """
+    return _line(text, limit, 0, "")
+
+
+def _line(text: str, limit: int, more: int, at_least: str) -> str:
+    """Return text, which lacks `more` characters, as one line."""
+    total = len(text) + more
+    if total <= limit and text.isprintable():
         return text
-    shown = "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
-    return shown if len(shown) <= limit else shown[: limit - 1] + _ELLIPSIS
+    head = text[:limit]
+    shown = [c if c.isprintable() else c.encode("unicode_escape").decode() for c in head]
+    ends = list(accumulate(map(len, shown)))
+    if total <= limit and ends[-1] <= limit:
+        return "".join(shown)
+    kept = 0
+    for _ in range(2):  # with fewer characters to count, the mark may be shorter
+        room = limit - len(_CUT.format(total - kept, at_least))
+        if room < 0:
+            return "".join(shown)[: limit - 1] + _ELLIPSIS
+        kept = bisect_right(ends, room)
+    return "".join(shown[:kept]) + _CUT.format(total - kept, at_least)
 
 
 @lru_cache(maxsize=1024)
@@ -69,29 +88,37 @@ def looks_secret(key: str) -> bool:
 
 
 def redacted_arguments(arguments: Any, *, limit: int = 2000) -> str:
-    """Return arguments as one line of JSON without secrets; ends in `…` if truncated."""
-    writer = _Writer(limit)
+    """Return arguments as one line of JSON without secrets, cut like a `line`."""
+    writer, at_least = _Writer(limit), ""
     try:
         writer.value(arguments, 0)
     except _Full:
-        return line("".join(writer.parts)[: limit - 1] + _ELLIPSIS, limit)
-    return line("".join(writer.parts), limit)
+        at_least = " or more"
+    return _line("".join(writer.parts), limit, writer.more, at_least)
 
 
 class _Full(Exception):
-    """The size limit is reached."""
+    """The values that were left out are too many to count."""
 
 
 class _Writer:
-    """Writes redacted JSON up to a size limit."""
+    """Writes redacted JSON up to a size limit, and counts the rest."""
 
     def __init__(self, limit: int) -> None:
         self.parts: list[str] = []
+        self.more = 0
+        """Characters that were left out."""
         self._limit = limit
         self._room = limit
+        self._left = _MAX_COUNTED
+        """Values that may be counted beyond the limit."""
 
     def value(self, value: Any, depth: int) -> None:
         """Write one value, redacted."""
+        if self._room < 0:
+            self._left -= 1
+            if self._left < 0:
+                raise _Full
         if isinstance(value, str):
             self._text(value, depth)
         elif value is None or isinstance(value, bool | float):
@@ -109,13 +136,21 @@ class _Writer:
             self._put(json.dumps(f"[a value of type {type(value).__name__[:50]}]"))
 
     def _put(self, text: str) -> None:
+        if self._room < 0:
+            self.more += len(text)
+            return
         self.parts.append(text)
         self._room -= len(text)
-        if self._room < 0:
-            raise _Full
 
     def _text(self, text: str, depth: int) -> None:
-        shown = _inner_json(text, self._limit, depth) or _inner_text(text[: self._limit + 1000])
+        if self._room < 0:
+            self.more += len(text) + 2
+            return
+        shown = self._inner_json(text, depth)
+        if shown is None:
+            shown = _inner_text(text[: self._limit + 1000])
+            self.more += max(0, len(text) - self._limit - 1000)
+        self.more += max(0, len(shown) - self._room - 1)
         self._put(encode_basestring(shown[: self._room + 1]))
 
     def _mapping(self, mapping: Mapping[Any, Any], depth: int) -> None:
@@ -123,6 +158,7 @@ class _Writer:
         self._put("{")
         for number, (key, value) in enumerate(mapping.items()):
             name = key[: self._limit + 1] if isinstance(key, str) else type(key).__name__
+            self.more += len(key) - len(name) if isinstance(key, str) else 0
             self._put((", " if number else "") + encode_basestring(name) + ": ")
             if (name_key is not None and key != name_key) or looks_secret(name):
                 self._secret(value)
@@ -141,6 +177,22 @@ class _Writer:
                 self.value(item, depth + 1)
         self._put("]")
 
+    def _inner_json(self, text: str, depth: int) -> str | None:
+        """Return JSON text redacted; None if the text is not JSON."""
+        if not text[:50].lstrip().startswith(("{", "[", '"')):
+            return None
+        if len(text) > _MAX_JSON_TEXT:
+            return f"[a text of {len(text)} characters that begins like JSON]"
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        writer = _Writer(self._limit)
+        with suppress(_Full):
+            writer.value(value, depth + 1)
+        self.more += writer.more
+        return "".join(writer.parts)
+
     def _secret(self, value: Any) -> None:
         """Redact a value, but keep a reference to a secret."""
         is_reference = isinstance(value, str) and _REFERENCE.fullmatch(value)
@@ -157,22 +209,6 @@ def _name_key(mapping: Mapping[Any, Any]) -> str | None:
 
 def _names_a_secret(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= 64 and looks_secret(value)
-
-
-def _inner_json(text: str, limit: int, depth: int) -> str | None:
-    """Return JSON text redacted; None if the text is not JSON."""
-    if not text[:50].lstrip().startswith(("{", "[", '"')):
-        return None
-    if len(text) > _MAX_JSON_TEXT:
-        return f"[a text of {len(text)} characters that begins like JSON]"
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    writer = _Writer(limit)
-    with suppress(_Full):
-        writer.value(value, depth + 1)
-    return "".join(writer.parts)
 
 
 def _inner_text(text: str) -> str:

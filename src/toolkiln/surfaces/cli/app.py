@@ -154,14 +154,15 @@ def _print_error(message: str, hint: str | None) -> None:
 
 @contextmanager
 def _logs_on_stderr() -> Iterator[None]:
-    """Print warnings and errors that are logged meanwhile, each on one line."""
+    """Print what is logged meanwhile, each record on one line: by default warnings and errors."""
     import logging
 
     class Printer(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            say(f"{record.levelname.lower()}: {one_line(record.getMessage(), 1000)}", err=True)
+            with suppress(OSError):  # stderr is closed; the work goes on
+                say(f"{record.levelname.lower()}: {one_line(record.getMessage(), 1000)}", err=True)
 
-    logger, handler = logging.getLogger("toolkiln"), Printer(logging.WARNING)
+    logger, handler = logging.getLogger("toolkiln"), Printer()
     logger.addHandler(handler)
     try:
         yield

@@ -113,11 +113,14 @@ def _supervise(options: WorkerOptions) -> int:
 
 def _run_worker(options: WorkerOptions, kept: str) -> None:
     import asyncio
+    import logging
     from dataclasses import replace
 
+    from toolkiln.fleet.call_runner import CALL_LOG
     from toolkiln.fleet.worker_process import handle_from_parent, join_fleet, new_loop
     from toolkiln.surfaces.cli.session import open_folder
 
+    CALL_LOG.setLevel(logging.INFO)
     config, handle = _config(options), handle_from_parent(kept)
     kiln = open_folder(options.tools, dev=options.dev)
     join_fleet(kiln.services, config.url)
