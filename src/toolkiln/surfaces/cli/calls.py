@@ -5,7 +5,7 @@ While a tool runs, its output goes to stderr; its result goes to stdout at the e
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -23,7 +23,7 @@ from toolkiln.surfaces.cli.app import (
     app,
     command,
 )
-from toolkiln.surfaces.cli.terminal import SENT, ProgressDisplay, one_line, print_json, say
+from toolkiln.surfaces.cli.terminal import ProgressDisplay, one_line, print_json, print_sent, say
 
 if TYPE_CHECKING:
     from toolkiln.kiln import Kiln
@@ -48,9 +48,6 @@ _WITHOUT_TOOL = ("unknown_tool", "not_admitted", "disabled", "manifest_unusable"
 """Codes of errors whose message names the tool, or is about all tools."""
 
 TaskArgument = Annotated[str, typer.Argument(help="The id that the call printed.")]
-
-Shown = frozenset[tuple[str, int | None]]
-"""Kind and index of events that were shown while the call ran."""
 
 task_app = typer.Typer(help="Manage background calls.", no_args_is_help=True)
 app.add_typer(task_app, name="task")
@@ -259,8 +256,7 @@ def _call(options: CallCommand) -> int:
                 observe=observe,
                 **more,
             )
-        shown = frozenset(display.shown)
-        return _print_result(result, options.files, as_json=options.as_json, shown=shown)
+        return _print_result(result, options.files, as_json=options.as_json, shown=display.shown)
 
 
 def _request(options: CallCommand) -> Any:
@@ -370,7 +366,7 @@ def _print_task(task: "Task", files: Path | None, *, as_json: bool) -> int:
 
 
 def _print_result(
-    result: "Result", files: Path | None, *, as_json: bool, shown: Shown = frozenset()
+    result: "Result", files: Path | None, *, as_json: bool, shown: Container[object] = ()
 ) -> int:
     """Print a result, except what was `shown`, save its files, and return the exit status."""
     if as_json:
@@ -381,23 +377,15 @@ def _print_result(
     return EXIT_STATUS[result.status]
 
 
-def _print_text(result: "Result", shown: Shown = frozenset()) -> None:
+def _print_text(result: "Result", shown: Container[object] = ()) -> None:
     """Print the text on stdout; errors and notes on stderr."""
-    import json
-
     if result.error is not None:
         _print_error(result.tool, result.error)
     elif result.text:
         say(result.text, newline=not result.text.endswith("\n"))
     for note in result.notes:
         say(f"note: {note}", err=True)
-    messages = [json.dumps(message, ensure_ascii=False) for message in result.messages]
-    for kind, texts in ("message", messages), ("injected", result.injected_tools):
-        for index, text in enumerate(texts):
-            if (kind, index) not in shown:
-                say(SENT[kind].format(text), err=True)
-    if result.agent_state is not None:
-        say("note: the tool changed the agent's state; --json shows it", err=True)
+    print_sent(result, shown)
     cut = result.truncation
     if cut is not None and cut.handle:
         part = f"{cut.shown:,} of {cut.total:,} characters are shown"

@@ -7,7 +7,7 @@ escaped.
 import select
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Self
@@ -17,7 +17,7 @@ import typer
 from toolkiln.errors import InputError
 
 if TYPE_CHECKING:
-    from toolkiln.model.call import Event
+    from toolkiln.model.call import Event, Result
 
 _BAR_WIDTH = 20
 
@@ -52,7 +52,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
-SENT = {"message": "message: {}", "file": "file: {}", "injected": "note: the tool offers {}"}
+_SENT = {"message": "message: {}", "file": "file: {}", "injected": "note: the tool offers {}"}
 """What a tool sends beside its result, by kind of event."""
 
 
@@ -89,7 +89,7 @@ class ProgressDisplay:
         is_output = event.kind in ("stdout", "stderr")
         if self._is_mid_line and not is_output:
             typer.echo(err=True)
-        text = SENT.get(event.kind, "{}").format(event.described)
+        text = _SENT.get(event.kind, "{}").format(event.described)
         say(text, err=True, newline=not is_output)
         self._is_mid_line = is_output and not text.endswith("\n")
         self.shown.add((event.kind, event.index))
@@ -116,6 +116,17 @@ class ProgressDisplay:
         if self._has_progress:
             typer.echo("\r\x1b[2K", err=True, nl=False, color=True)
             self._has_progress = False
+
+
+def print_sent(result: "Result", shown: Container[object]) -> None:
+    """Print on stderr what a tool sent beside its result and was not `shown` as an event."""
+    import json
+
+    messages = [json.dumps(message, ensure_ascii=False) for message in result.messages]
+    for kind, texts in ("message", messages), ("injected", result.injected_tools):
+        for index, text in enumerate(texts):
+            if (kind, index) not in shown:
+                say(_SENT[kind].format(text), err=True)
 
 
 def is_terminal(*, err: bool) -> bool:
