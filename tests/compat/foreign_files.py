@@ -29,7 +29,8 @@ STARGAZER = {
 
         async def run(pips: list[int], ctx: ToolContext | None = None) -> str:
             assert ctx is not None
-            return json.dumps({"success": True, "total": sum(pips), "user": ctx.user_id})
+            ctx.sent_files.append({"data": json.dumps(pips), "filename": "throw.json"})
+            return f"{sum(pips)} for {ctx.user_id}"
     ''',
 }
 SUNA = {

@@ -13,7 +13,6 @@ from compat import foreign_files
 from surfaces.conftest import Shell
 from toolkiln.config import Settings
 from toolkiln.kiln import Kiln
-from toolkiln.security.sessions import account_name
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -29,14 +28,22 @@ class Use(NamedTuple):
 USES = {
     "atloop": [Use("count_lines", {"text": "a\nb"}, {"stdout": "2"})],
     "FastMCP": [Use("add_minutes", {"time": "23:50", "minutes": 20}, "00:10")],
-    "Open WebUI": [Use("write_entry", {"mood": "calm"}, f"Noted: calm ({account_name()})")],
+    "Letta": [Use("note_topic", {"topic": "clay"}, "glaze, clay")],
+    "Open WebUI": [Use("write_entry", {"mood": "calm"}, "Noted: calm (42)")],
+    "Stargazer": [Use("roll_dice", {"pips": [2, 5]}, "7 for 42")],
     "Suna": [
         Use("add_book", {"title": "Clay", "pages": 90}, '{"title": "Clay", "pages": 90}'),
         Use("count_words", {"text": "one two"}, "2 words"),
     ],
 }
-PLACEHOLDERS = {"core.agentpress.thread_manager.ThreadManager"}
-"""What the files import from their frameworks, and the sandbox does not have."""
+STATE = {"memory": {"blocks": [{"label": "topics", "value": "glaze"}]}}
+"""What the agent of Letta's tool remembers."""
+DIFFERENCES = {
+    "Letta/note_topic.py": [
+        "agent_state is that of the session; its changes come back in the result, to be kept"
+    ]
+}
+"""What the report of an import says about the files."""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +85,7 @@ async def test_each_file_is_imported_as_it_is_for_its_framework(
     for row in imported:
         copy = shell.folder / "tools" / row["file"]
         assert copy.read_bytes() == Path(shell.folder / row["source"]).read_bytes()
-        assert {item["message"].split()[0] for item in row["differences"]} <= PLACEHOLDERS
+        assert [item["message"] for item in row["differences"]] == DIFFERENCES.get(row["file"], [])
 
 
 async def test_the_files_pass_the_check(shell: Shell, imported: list[dict[str, Any]]) -> None:
@@ -94,10 +101,11 @@ async def test_the_tools_are_listed(shell: Shell, kiln: Kiln) -> None:
 
 
 async def test_the_tools_are_called_unmodified(kiln: Kiln) -> None:
+    session = kiln.security.sessions.create("42", agent_state=STATE).token
     failures = []
     for framework, uses in USES.items():
         for use in uses:
-            result = await kiln.call(use.tool, use.arguments)
+            result = await kiln.call(use.tool, use.arguments, session=session)
             value = result.value
             if isinstance(use.value, dict) and isinstance(value, dict):
                 value = {name: value.get(name) for name in use.value}

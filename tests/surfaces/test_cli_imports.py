@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -129,6 +130,29 @@ def test_the_report_says_what_differs_and_which_packages_are_needed(desk: Shell,
     }
     assert (row["outcome"], row["file"], row["framework"]) == ("copied", "weather.py", "Open WebUI")
     assert not (desk.folder / "tools/weather.py").exists()
+
+
+def test_the_report_says_what_to_use_for_what_a_context_lacks(desk: Shell) -> None:
+    source = """
+        from tool_context import ToolContext
+
+        def recall(topic: str, ctx: ToolContext) -> str:
+            '''Return what was said about a topic in this channel.'''
+            ctx.sent_files.append(topic)
+            return ctx.redis.get(topic)
+    """
+    put(desk.folder / "old", {"recall.py": dedent(source)})
+
+    row = rows(desk, "old/recall.py")["recall.py"]
+
+    assert (row["framework"], row["outcome"]) == ("Stargazer", "copied")
+    assert [(item["line"], item["message"]) for item in row["differences"]] == [
+        (
+            7,
+            "ctx.redis is not available in the sandbox: keep files with "
+            '@tool(workspace="write"), or reach a service with network=[…]',
+        )
+    ]
 
 
 @pytest.mark.parametrize(

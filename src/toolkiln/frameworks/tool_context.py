@@ -29,6 +29,13 @@ _SHARED = ("_manager", "_cache", "_client", "_registry", "_service", "_store", "
 _CALL_INLINE = "pass a function of your program to Kiln(functions=[…]), and use ctx.call(name, …)"
 
 
+def instead_of(name: str) -> str:
+    """Return what to use for an attribute that a call does not have; empty for any other name."""
+    if name.startswith("_"):
+        return ""
+    return _INSTEAD.get(name, _CALL_INLINE if name.endswith(_SHARED) else "")
+
+
 class NotInSandbox(ToolError, AttributeError):
     """Raised for what a call has no access to; `getattr` with a default returns the default."""
 
@@ -48,7 +55,6 @@ class ToolContext(Context):
     def __getattr__(self, name: str) -> Any:
         if name in _FROM_REQUEST:
             return self.__dict__.get("request", {}).get(name, _FROM_REQUEST[name])
-        instead = _INSTEAD.get(name, _CALL_INLINE if name.endswith(_SHARED) else "")
-        if instead and not name.startswith("_"):
+        if instead := instead_of(name):
             raise NotInSandbox(f"ctx.{name} is not available in the sandbox: {instead}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolkiln.frameworks.modules import OLD_OPEN_WEBUI, PACKAGES, STAND_INS, is_provided
+from toolkiln.frameworks.tool_context import instead_of
 from toolkiln.model.imports import Difference, PackageUse
 from toolkiln.model.source import Finding, Reading
 from toolkiln.model.spec import Capability, Dialect
@@ -53,6 +54,7 @@ _IN_THE_SANDBOX = {
     Capability.SUBPROCESS: "programs run in the sandbox, with the limits of the call",
     Capability.ENVIRONMENT: "a call gets none of the server's variables: use secrets or settings",
 }
+_AGENT_STATE = "agent_state is that of the session; its changes come back in the result, to be kept"
 _HOST = re.compile(r"https?://((?:[a-z0-9-]+\.)+[a-z]{2,})(?=[/:?#{]|\Z)", re.IGNORECASE)
 _MOST_HOSTS = 5
 _STAND_INS = Path(__file__).parents[1] / "frameworks"
@@ -107,7 +109,9 @@ def inspect(
         for name, item in imported.items()
         if name.partition(".")[0] not in NEVER_HELPERS
     }
-    differences = {*_restrictions(modules)}
+    differences = {*_restrictions(modules), *_absent_attributes(modules, reading)}
+    if stateful := [spec.line for spec in reading.tools if "agent_state" in spec.injected.values()]:
+        differences.add(Difference(line=stateful[0], message=_AGENT_STATE))
     for name, item in foreign.items():
         if item.use is not None and not listed.provide(name) and (missing := _missing(name)):
             differences.add(Difference(file=item.file, line=item.use, message=missing))
@@ -229,6 +233,19 @@ def _restrictions(modules: Sequence[_Module]) -> Iterator[Difference]:
                 seen.add(use.capability)
                 message = f"{use.api}: {text.replace('HOSTS', ', '.join(_hosts(modules)))}"
                 yield Difference(file=module.file, line=use.line, message=message)
+
+
+def _absent_attributes(modules: Sequence[_Module], reading: Reading) -> Iterator[Difference]:
+    """Yield the attributes of a call's context that Stargazer has and a sandboxed call does not."""
+    injected = (item for spec in reading.tools for item in spec.injected.items())
+    names = {name for name, kind in injected if kind == "context"}
+    for module in modules:
+        for node in module.nodes:
+            match node:
+                case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in names:
+                    if instead := instead_of(attribute):
+                        message = f"{name}.{attribute} is not available in the sandbox: {instead}"
+                        yield Difference(file=module.file, line=node.lineno, message=message)
 
 
 def _hosts(modules: Sequence[_Module]) -> list[str]:
