@@ -94,6 +94,26 @@ async def test_refusal_says_where_the_problem_is_and_how_to_fix_it(forge: Forge)
     assert forge.files() == {}
 
 
+async def test_another_name_than_the_tool_has_is_a_warning_in_the_reply(forge: Forge) -> None:
+    code = (
+        "TOOL_NAME = 'another_name'\nTOOL_DESCRIPTION = 'Repeat a text as often as needed.'\n"
+        "TOOL_PARAMETERS = {'type': 'object', 'properties': {}}\n"
+        "def run(ctx=None) -> str:\n    return 'x'\n"
+    )
+    kiln = forge.kiln()
+
+    replies = [
+        await call_writer(kiln, code, "mismatch"),
+        await call_writer(kiln, code.replace("another_name", "third"), "third"),
+    ]
+    warned = [[w["message"] for w in r["warnings"] if w["rule"] == "other-name"] for r in replies]
+
+    assert replies[0]["functions_registered"] == ["another_name"]
+    assert [len(messages) for messages in warned] == [1, 0]
+    assert "'another_name'" in warned[0][0]
+    assert "'mismatch'" in warned[0][0]
+
+
 def sums(name: str, *examples: str) -> str:
     """The source of a tool with these examples."""
     lines = "\n        ".join(examples)

@@ -19,7 +19,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from toolkiln.catalog.admission import Admissions, CandidateVersion
-from toolkiln.catalog.files import file_for, name_finding, with_companions
+from toolkiln.catalog.files import (
+    file_for,
+    name_finding,
+    other_name_finding,
+    with_companions,
+)
 from toolkiln.catalog.manifest import MANIFEST, MissingManifest
 from toolkiln.catalog.reports import report, with_docstrings
 from toolkiln.catalog.snapshots import refused_tool
@@ -297,6 +302,8 @@ class AdmissionPipeline:
         with _stopping():
             refuse_outdated(draft.name, self._catalog.served_digest(candidate.file), draft.base)
         self._refuse_taken_names(candidate, may_replace)
+        other_name = other_name_finding(draft.tool, reading.tools)
+        progress.warnings += [other_name] if other_name else []
         progress.passed(", ".join(spec.name for spec in reading.tools))
         return candidate
 

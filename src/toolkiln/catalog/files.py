@@ -13,6 +13,7 @@ from pathlib import Path
 
 from toolkiln.errors import InputError
 from toolkiln.model.source import Finding, Reading, Severity
+from toolkiln.model.spec import Dialect, ToolSpec
 from toolkiln.spec import data_files, local_imports, names
 from toolkiln.spec.checks import text_lint
 from toolkiln.spec.local_imports import version_digest
@@ -212,6 +213,23 @@ def name_finding(file: Path) -> Finding | None:
         message=problem,
         fix="use lower-case letters, digits and underscores, at most 40 of them",
         path=str(file),
+    )
+
+
+def other_name_finding(name: str | None, tools: Sequence[ToolSpec]) -> Finding | None:
+    """Return a warning if the author named a tool, and `TOOL_NAME` is another name."""
+    declared = [spec for spec in tools if spec.dialect is Dialect.CONSTANTS]
+    if name is None or not declared or name in [spec.name for spec in tools]:
+        return None
+    spec = declared[0]
+    return Finding(
+        rule="other-name",
+        severity=Severity.WARNING,
+        message=f"the tool is named {spec.name!r}, by its TOOL_NAME; {name!r} is only its file",
+        line=spec.line,
+        fix=f"set TOOL_NAME to {name!r}, or write it as {spec.name!r}",
+        tool=spec.name,
+        path=spec.path,
     )
 
 

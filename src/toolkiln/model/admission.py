@@ -57,6 +57,8 @@ class ToolDraft:
     """Digest of the version to replace; the draft is rejected if another one is current."""
     folder: str = ""
     """Path below the tools folder, with forward slashes."""
+    tool: str | None = None
+    """The tool that the author means to write, if they named one."""
 
 
 class FindingSummary(Value):

@@ -129,7 +129,7 @@ def failed_steps(result: AdmissionResult) -> tuple[str, ...]:
 @operation("tools.write_file", timeout=_SECONDS, routing="worker")
 async def write_file(context: OperationContext, request: WriteFile) -> AdmissionResult:
     """Write a file of tools: it is admitted, or becomes a proposal."""
-    return await write(context, ToolDraft(**request.model_dump()))
+    return await write(context, ToolDraft(**request.model_dump(), tool=request.name))
 
 
 @operation("tools.write_source", timeout=_SECONDS, routing="worker")
