@@ -1,13 +1,31 @@
 """Suna's toolkits: files that import `core.agentpress.tool` are served and called as they are."""
 
+import os
+from pathlib import Path
+from textwrap import dedent
+
 import pytest
 
+from execution.conftest import kiln_of
+from sandbox.environments.index import offline, wheel
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Status
 from toolkiln.operations.toolkits import ToolkitName, get_toolkit
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+USER = '''
+from core.agentpress.tool import Tool, ToolResult
+
+class {0}Tool(Tool):
+    def ask_{0}(self, fails: bool) -> ToolResult:
+        """Tell which class this is.
+
+        Args:
+            fails: Whether it fails.
+        """
+        return ToolResult(not fails, "own" if not hasattr(self, "fail_response") else "stand-in")
+'''
 TOOLS = {
     "sb_notes_tool.py": '''
         import json
@@ -134,6 +152,19 @@ TOOLS = {
 
             def _hidden(self) -> None: ...
     ''',
+    "own/core/__init__.py": "",
+    "own/core/agentpress/__init__.py": "",
+    "own/core/agentpress/tool.py": """
+        from dataclasses import dataclass
+
+        @dataclass
+        class ToolResult:
+            success: bool
+            output: object
+
+        class Tool: ...
+    """,
+    "own/beside.py": USER.format("beside"),
 }
 
 
@@ -198,3 +229,22 @@ async def test_the_logger_of_suna_writes_to_the_errors_of_the_call(kiln: Kiln) -
         "info: created tool=notes",
         "warning: said hi call=1 size=2",
     ]
+
+
+async def test_a_core_of_ones_own_wins_beside_the_file_and_installed(
+    kiln: Kiln, tmp_path: Path
+) -> None:
+    names = ("core/__init__.py", "core/agentpress/__init__.py", "core/agentpress/tool.py")
+    own = TOOLS["own/core/agentpress/tool.py"]
+    wheel(tmp_path / "links", "core", "1.0", dict.fromkeys(names, "") | {names[-1]: dedent(own)})
+    listed = "# requirements: core\n" + USER.format("installed")
+    environ = {**os.environ, **offline(tmp_path / "cache", tmp_path / "links")}
+
+    beside = [await kiln.call("ask_beside", {"fails": fails}) for fails in (False, True)]
+    async with kiln_of(tmp_path, {"installed.py": listed}, environ=environ) as other:
+        installed = await other.call("ask_installed", {"fails": False})
+
+    assert [(call.status, call.value) for call in beside] == [
+        (Status.OK, "own"), (Status.FAILED, "own"),
+    ]  # fmt: skip
+    assert (installed.value, installed.error) == ("own", None)
