@@ -27,10 +27,23 @@ class Use(NamedTuple):
 
 USES = {
     "atloop": [Use("count_lines", {"text": "a\nb"}, {"stdout": "2"})],
+    "agno": [Use("cups_to_millilitres", {"cups": 2}, "480 ml")],
+    "CrewAI": [
+        Use("title_writer", {"heading": "a kiln"}, "A Kiln"),
+        Use("heading_length", {"heading": "a kiln"}, 6),
+    ],
     "FastMCP": [Use("add_minutes", {"time": "23:50", "minutes": 20}, "00:10")],
+    "LangChain": [
+        Use("reverse_text", {"text": "kiln"}, "nlik"),
+        Use("count_vowels", {"text": "Oven"}, 2),
+    ],
     "Letta": [Use("note_topic", {"topic": "clay"}, "glaze, clay")],
     "Open WebUI": [Use("write_entry", {"mood": "calm"}, "Noted: calm (42)")],
     "Stargazer": [Use("roll_dice", {"pips": [2, 5]}, "7 for 42")],
+    "smolagents": [
+        Use("find_ending", {"word": "kiln"}, "iln"),
+        Use("shout", {"word": "kiln"}, "KILN"),
+    ],
     "Suna": [
         Use("add_book", {"title": "Clay", "pages": 90}, '{"title": "Clay", "pages": 90}'),
         Use("count_words", {"text": "one two"}, "2 words"),
