@@ -30,7 +30,7 @@ from toolkiln.model.question import (
     RootsAnswer,
     SampleAnswer,
 )
-from toolkiln.operations import proposals, secrets, tool_files, tools, versions
+from toolkiln.operations import proposals, secrets, tool_files, toolkits, tools, versions
 from toolkiln.operations.operation import Operation
 from toolkiln.operations.sources import SourceCall
 from toolkiln.schema.arguments import check
@@ -497,6 +497,30 @@ async def test_a_caller_that_cancels_a_call_gets_no_more_questions(kiln: Kiln) -
     await asyncio.wait_for(is_over.wait(), SOON)
 
     assert calling.cancelled()
+
+
+async def test_a_toolkit_is_shown_with_its_methods_disabled_ones_too(kiln: Kiln) -> None:
+    run, name = kiln.run_operation, toolkits.ToolkitName(name="Shelf")
+    methods = "".join(
+        f"    def {method}(self) -> str:\n        'Move a thing of the shelf {method}.'\n"
+        for method in ("up", "down")
+    )
+    code = f"from toolkiln import tool_metadata\n@tool_metadata()\nclass Shelf:\n{methods}"
+
+    written = await run(tool_files.write_file, tool_files.WriteFile(name="shelf", code=code))
+    shown = await run(toolkits.get_toolkit, name)
+    await run(toolkits.change_toolkit, toolkits.ChangeToolkit(name="Shelf", methods={"up": False}))
+    changed = await run(toolkits.get_toolkit, name)
+    await run(toolkits.change_toolkit, toolkits.ChangeToolkit(name="Shelf"))
+    await run(tools.remove_tool, tools.RemoveTool(name="up", with_others=True))
+
+    assert written.success, written
+    assert [(method.name, method.enabled) for method in shown.methods] == [
+        ("up", True), ("down", True),
+    ]  # fmt: skip
+    assert [(method.name, method.enabled) for method in changed.methods] == [
+        ("up", False), ("down", True),
+    ]  # fmt: skip
 
 
 async def test_a_tool_is_written_switched_and_taken_back_by_its_name(kiln: Kiln) -> None:

@@ -11,6 +11,7 @@ from sandbox.environments.index import offline, wheel
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Status
 from toolkiln.operations.toolkits import ToolkitName, get_toolkit
+from toolkiln.operations.tools import ToolQuery, list_tools
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -152,6 +153,14 @@ TOOLS = {
 
             def _hidden(self) -> None: ...
     ''',
+    "core_tool.py": """
+        from core.agentpress.tool import Tool, tool_metadata
+
+        @tool_metadata(display_name="Basics", description="What every agent has.", is_core=True)
+        class BasicsTool(Tool):
+            def pause(self):
+                '''Pause until the person writes again.'''
+    """,
     "own/core/__init__.py": "",
     "own/core/agentpress/__init__.py": "",
     "own/core/agentpress/tool.py": """
@@ -220,6 +229,16 @@ async def test_a_toolkit_is_one_object_with_its_methods_as_declared(kiln: Kiln) 
     }
     assert (methods[1]["description"], methods[1]["visible"]) == ("Repeats a text.", False)
     assert "Write a note before you read it." in kiln.library.guide("write_note")
+
+
+async def test_a_core_toolkit_is_in_lists_without_being_visible(kiln: Kiln) -> None:
+    listed = await kiln.run_operation(list_tools, ToolQuery())
+    kit = await kiln.run_operation(get_toolkit, ToolkitName(name="BasicsTool"))
+
+    names = [tool.name for tool in listed.items]
+    assert "pause" in names
+    assert "count_words" not in names  # its toolkit is hidden, as in Suna
+    assert (kit.visible, kit.is_core) == (True, True)
 
 
 async def test_the_logger_of_suna_writes_to_the_errors_of_the_call(kiln: Kiln) -> None:
