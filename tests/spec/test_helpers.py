@@ -496,3 +496,20 @@ def test_the_digest_is_of_the_bytes_on_disk(tmp_path: Path, data: bytes) -> None
     file.write_bytes(data)
 
     assert read_file(file).digest == hashlib.sha256(data).hexdigest()
+
+
+def test_a_file_that_imports_its_own_name_means_a_package_also_for_those_beside_it(
+    tmp_path: Path,
+) -> None:
+    files(
+        tmp_path,
+        docker="from docker.errors import NotFound\n\n\ndef ps(): ...\n",
+        compose="import docker\nfrom docker.errors import NotFound\n\n\ndef up(): ...\n",
+    )
+
+    for name in ("docker.py", "compose.py"):
+        found = read_file(tmp_path / name)
+
+        assert found.helpers == ()
+        assert [f.rule for f in found.findings if f.severity is Severity.ERROR] == []
+        assert "'docker' is neither in" in " ".join(f.message for f in found.findings)

@@ -98,9 +98,11 @@ def inspect(
     listed = _requirements(
         dict.fromkeys([*(item for spec in reading.tools for item in spec.requirements), *served])
     )
-    local = {name.partition("/")[0].removesuffix(".py") for name in sources}
+    own, *companions = (name.partition("/")[0].removesuffix(".py") for name in sources or [""])
     imported: dict[str, _Import] = {}
     for module in modules:
+        # The file itself means a package by its own name.
+        local = {*companions, own} if module.file else {*companions} - {own}
         for dotted, found in _imports(module):
             if dotted.partition(".")[0] not in local or listed.provide(dotted):
                 imported.setdefault(dotted, found)

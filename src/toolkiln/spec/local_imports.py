@@ -206,18 +206,19 @@ class VersionFiles:
             if not os.path.isfile(package) and not _is_namespace(stem):
                 return None
         elif os.path.abspath(file) == os.path.abspath(self.path):
-            return self._root
+            is_namesake = self._root is not None and _imports(self._root.tree, self.name)
+            return None if is_namesake else self._root
         name = os.path.relpath(stem, self.folder).replace(os.sep, ".")
         known = self._helpers.get(name)
         if known is not None or name.startswith("."):
             return known
-        tree = self._tree(file)
+        tree = self._tree(file, name)
         if tree is None:
             return None
         self._helpers[name] = Module(tree, name, self, path=file, is_package=is_package)
         return self._helpers[name]
 
-    def _tree(self, file: str) -> ast.Module | None:
+    def _tree(self, file: str, name: str) -> ast.Module | None:
         assert self.folder is not None
         if not os.path.exists(file):
             return ast.Module(body=[], type_ignores=[])  # a namespace package
@@ -239,6 +240,12 @@ class VersionFiles:
                 "helper-unreadable", message, 1, "save it as UTF-8 text", path=file
             )
             return None
+        if (
+            isinstance(tree, ast.Module)
+            and not file.endswith("__init__.py")
+            and _imports(tree, name)
+        ):
+            return None
         self._sources[os.path.relpath(file, self.folder).replace(os.sep, "/")] = data
         if isinstance(tree, Finding):
             self._findings.add(tree)
@@ -248,6 +255,12 @@ class VersionFiles:
     def _report_missing(self, message: str, importer: Module, imported: Import) -> None:
         fix = "add it, or correct the import"
         self._findings.error("missing-helper", message, imported.line, fix, path=importer.path)
+
+
+def _imports(tree: ast.Module, name: str) -> bool:
+    """Return whether a module imports its own name, by which it means a package."""
+    names = _imported_names(syntax.walk(tree))
+    return any(not item.level and item.module.partition(".")[0] == name for item in names)
 
 
 def _imported_names(nodes: Iterable[ast.AST]) -> Iterator[Import]:
