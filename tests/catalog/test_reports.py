@@ -34,8 +34,8 @@ def docstrings(code: str) -> dict[str, str | None]:
 def without_added(before: ast.Module, after: ast.Module) -> ast.Module:
     """The later tree with the docstrings taken out that the earlier one does not have."""
     after = copy.deepcopy(after)
-    olds = [node for node in ast.walk(before) if isinstance(node, Documented)]
-    news = [node for node in ast.walk(after) if isinstance(node, Documented)]
+    olds = [node for node in ast.walk(before) if isinstance(node, Documented | ast.Module)]
+    news = [node for node in ast.walk(after) if isinstance(node, Documented | ast.Module)]
     for old, new in zip(olds, news, strict=True):
         assert len(new.body) - len(old.body) in (0, 1)
         if len(new.body) > len(old.body):
@@ -152,6 +152,25 @@ def test_only_tools_without_a_description_are_mended(
     result = mended(code)
 
     assert docstrings(result) == documented
+    assert same_but_for_docstrings(code, result)
+
+
+@each_row(
+    "code, start",
+    [
+        ("TOOL_NAME = 'x'\nTOOL_DESCRIPTION = 'D.'\ndef run(): return 1\n",
+         f'"""{SAID}"""\n\nTOOL_NAME'),
+        ("#!/usr/bin/env python\n\n@late\nasync def run(): return 1\nTOOL_NAME = 'x'\n",
+         f'#!/usr/bin/env python\n\n"""{SAID}"""\n\n@late\nasync def run():'),
+        ("from __future__ import annotations\nTOOL_NAME = 'x'\ndef run(): 'Has one.'\n",
+         f'"""{SAID}"""\n\nfrom __future__'),
+        ("'Of the module.'\nTOOL_NAME = 'x'\ndef run(): 'Has one.'\n", "'Of the module.'\nTOOL"),
+    ],
+)  # fmt: skip
+def test_a_module_with_constants_is_documented_too(code: str, start: str) -> None:
+    result = mended(code)
+
+    assert result.startswith(start)
     assert same_but_for_docstrings(code, result)
 
 

@@ -88,6 +88,59 @@ async def test_agent_finds_reads_about_and_calls_what_it_wrote(forge: Forge) -> 
         assert 1 <= len(pages["passages"]) <= 20
 
 
+QUOTE = '''
+TOOL_NAME = "quote"
+TOOL_DESCRIPTION = "Quote the price of a vase."
+TOOL_PARAMETERS = {
+    "type": "object",
+    "properties": {"mood": {"type": "string", "description": "The mood."}},
+    "required": ["mood"],
+}
+
+
+def kiln_temperature(cone: int, raku: bool = False) -> float:
+    """Return the temperature of a firing.
+
+    Args:
+        cone: The pyrometric cone, such as 6.
+    """
+    return 1222.0
+
+
+def run(mood: str) -> str:
+    """Quote a price.
+
+    Args:
+        mood: How one feels, such as melancholic.
+    """
+    return mood
+
+
+def appraise(vase: str) -> str:
+    return vase
+'''
+
+
+async def test_the_file_of_a_tool_is_documented_and_found(forge: Forge) -> None:
+    kiln = forge.kiln()
+    said = "Prices of vases with celadon glazes."
+    await call_writer(kiln, QUOTE, "quote", description=said)
+    page = kiln.library.page("quote")
+
+    about_glazes = await ask(kiln, "rag_search", query="celadon glazes", k=1)
+    about_cones = await ask(kiln, "rag_search", query="temperature of a firing, cone", k=1)
+
+    assert forge.served()["quote"].startswith(f'\n"""{said}"""\n\nTOOL_NAME')
+    assert f"## Module\n\n{said}" in page
+    assert "kiln_temperature(cone: int, raku: bool=False) -> float" in page
+    assert "- cone: The pyrometric cone, such as 6." in page
+    assert "## Function appraise" in page
+    assert "The mood.\n\n  How one feels, such as melancholic." in page
+    assert "## Function run" not in page
+    assert about_glazes["passages"][0]["citation"] == "quote.md#module"
+    assert about_cones["passages"][0]["citation"] == "quote.md#function-kiln_temperature"
+
+
 async def test_any_parameter_name_can_be_passed_through(forge: Forge) -> None:
     kiln = forge.kiln()
     await write(kiln, ECHO, "echo")

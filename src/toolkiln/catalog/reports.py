@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from toolkiln.catalog.files import read_file, tool_files
 from toolkiln.model.source import FileReport, Finding, Reading, Repair, Severity
-from toolkiln.model.spec import HealthLevel, Role, SchemaHealth, ToolSpec
+from toolkiln.model.spec import Dialect, HealthLevel, Role, SchemaHealth, ToolSpec
 from toolkiln.schema.providers.compilers import health as rate
 from toolkiln.spec import syntax
 from toolkiln.spec.checks.file_checks import KnownTools
@@ -123,7 +123,7 @@ class _DocstringEdit(NamedTuple):
 
 
 def with_docstrings(code: str, description: str, path: str | Path = "<memory>") -> str:
-    """Insert the description as docstring of every tool that lacks one.
+    """Insert the description as docstring of every tool, and of a constants module, without one.
 
     Helper modules are searched for next to `path`. Unreadable source is returned unchanged, as is
     any source if the description is blank.
@@ -136,7 +136,7 @@ def with_docstrings(code: str, description: str, path: str | Path = "<memory>") 
     escaped = _escaped(text, ascii_only=not _is_utf8(source))
     lines = source_lines(source)
     edits = []
-    for node in _undocumented(tree, source, path):
+    for node in list(_undocumented(tree, source, path)):
         edit = _edit(node, lines, escaped)
         edits.append(edit)
         node.body.insert(0, ast.Expr(ast.Constant(ast.literal_eval(edit.docstring))))
@@ -154,21 +154,26 @@ def source_lines(source: str) -> list[str]:
     return re.findall(_LINE, source)
 
 
-def _undocumented(tree: ast.Module, source: str, path: str | Path) -> list[_Definition]:
-    findings = read(source, path).findings
-    rows = {found.line for found in findings if found.rule == "missing-docstring"}
-    return [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, _Definition) and node.lineno in rows  # at most one per line
-    ]
+def _undocumented(
+    tree: ast.Module, source: str, path: str | Path
+) -> Iterator[_Definition | ast.Module]:
+    reading = read(source, path)
+    if any(spec.dialect is Dialect.CONSTANTS for spec in reading.tools):
+        if syntax.docstring(tree) is None:
+            yield tree
+    rows = {found.line for found in reading.findings if found.rule == "missing-docstring"}
+    for node in ast.walk(tree):
+        if isinstance(node, _Definition) and node.lineno in rows:  # at most one per line
+            yield node
 
 
-def _edit(node: _Definition, lines: list[str], escaped: list[str]) -> _DocstringEdit:
+def _edit(node: _Definition | ast.Module, lines: list[str], escaped: list[str]) -> _DocstringEdit:
     row = _first_line(node) - 1
     head = _head(lines[row], node.body[0].col_offset)
     column = len(head)
     newline = re.sub(r"[^\r\n]", "", lines[row]) or "\n"
+    if isinstance(node, ast.Module):
+        return _DocstringEdit(row, 0, _quoted(escaped, "", newline), "", newline * 2)
     if not head.strip(_BLANKS):
         return _DocstringEdit(row, column, _quoted(escaped, head, newline), "", newline + head)
     start = lines[node.lineno - 1]
@@ -178,7 +183,7 @@ def _edit(node: _Definition, lines: list[str], escaped: list[str]) -> _Docstring
     return _DocstringEdit(row, column, _quoted(escaped, indent, newline), layout, layout)
 
 
-def _first_line(node: _Definition) -> int:
+def _first_line(node: _Definition | ast.Module) -> int:
     """Return the first line of the body."""
     first = node.body[0]
     decorators = first.decorator_list if isinstance(first, _Definition) else []

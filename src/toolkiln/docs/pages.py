@@ -117,6 +117,8 @@ def _origin_sections(spec: ToolSpec, admission: Admission | None) -> Iterator[Pa
     if spec.requirements:
         requirements = ([CodeSpan(requirement)] for requirement in spec.requirements)
         yield PageSection("Requirements", (_list(*requirements),))
+    for section in spec.documentation.module:
+        yield PageSection(prose.one_line(section.title), prose.blocks(section.body))
     if kit := spec.toolkit:
         name = paragraph(Strong(_title(kit.display_name)), " (", CodeSpan(kit.name), ")")
         yield PageSection("Toolkit", (name, *prose.blocks(kit.description)))

@@ -75,7 +75,7 @@ class SchemaWords:
         return joined([self._kind(schema, 0), *_constraints(schema)], "; ")
 
     def members(self, schema: Any, notes: Mapping[str, str] | None = None) -> Blocks:
-        """Describe the members of an object or array; `notes` replace missing descriptions."""
+        """Describe the members of an object or array; `notes` are more about some of them."""
         items = tuple(self._members(schema, notes or {}, 0))
         return (Bullets(items),) if items else ()
 
@@ -165,7 +165,10 @@ class SchemaWords:
     def _below(self, schema: Any, note: str | None, depth: int) -> Blocks:
         """Describe a value further: its description, then its members."""
         text = schema.get("description") if isinstance(schema, dict) else None
-        prose = blocks.blocks(text if isinstance(text, str) and text else note or "")
+        texts = [text] if isinstance(text, str) and text else []
+        if note and note not in texts:
+            texts.append(note)
+        prose = blocks.blocks("\n\n".join(texts))
         members = tuple(self._members(schema, {}, depth + 1))
         return (*prose, Bullets(members)) if members else prose
 

@@ -129,6 +129,8 @@ class Documentation(Value):
     returns: str = ""
     raises: tuple[RaisesDoc, ...] = ()
     examples: str = ""
+    module: tuple[DocstringSection, ...] = ()
+    """The docstring of the file, and its public functions that are no tools; for people."""
 
     @classmethod
     def of(cls, docstring: Docstring) -> "Documentation":

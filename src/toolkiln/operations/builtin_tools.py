@@ -188,7 +188,7 @@ class Builtin:
         Args:
             tool_code: The Python source: one or more functions.
             tool_name: The name of its file, such as convert_temperature.
-            description: The docstring for functions that have none.
+            description: The docstring for functions, or a file with `TOOL_NAME`, without one.
             overwrite: Replace a tool of that name; its earlier versions are kept.
         """
         request = WriteFile(

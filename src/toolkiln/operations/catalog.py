@@ -110,7 +110,7 @@ class AddFile(Value):
     name: str | None = None
     """By default that of the file."""
     description: str = ""
-    """Becomes the docstring of functions that have none."""
+    """Becomes the docstring of functions, and of a file with `TOOL_…` constants, without one."""
     overwrite: bool = False
 
 

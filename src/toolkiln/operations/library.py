@@ -26,7 +26,7 @@ from toolkiln.errors import ToolkilnError, UnknownTool
 from toolkiln.model.base import Value
 from toolkiln.model.catalog import Admission
 from toolkiln.model.identity import Privilege
-from toolkiln.model.search import PassageHit, SearchResult, Site
+from toolkiln.model.search import DocPassage, PassageHit, SearchResult, Site
 from toolkiln.model.spec import Role, ToolSpec
 from toolkiln.model.tool import FormLoss, ProviderForm
 from toolkiln.operations.operation import Count, Nothing, OperationContext, operation
@@ -120,7 +120,11 @@ class Library:
 
         index, tools = self._current()
         near = index.query(query, max(_PAGES, k), _by_name(allow, tools)).hits
-        found = {passage.key: passage for hit in near for passage in passages(tools[hit.key])}
+        every = [passage for hit in near for passage in passages(tools[hit.key])]
+        distinct: dict[tuple[str, str], DocPassage] = {}
+        for passage in every:  # tools of one file share what is about their file
+            distinct.setdefault((passage.heading, passage.text), passage)
+        found = {passage.key: passage for passage in distinct.values()}
         documents = [
             SearchDocument(key, {"title": f"{p.tool} {p.heading}", "description": p.text})
             for key, p in found.items()

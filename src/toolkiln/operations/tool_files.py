@@ -38,7 +38,7 @@ class WriteSource(Value):
     source: SourceText
     """A Python file that declares the tool, and possibly others."""
     description: Annotated[str, Field(max_length=100_000)] = ""
-    """Becomes the docstring of functions that have none."""
+    """Becomes the docstring of functions, and of a file with `TOOL_…` constants, without one."""
     only_new: bool = False
     """Whether an existing tool must not be replaced."""
     match: Match = None

@@ -47,6 +47,7 @@ def document(spec: ToolSpec, usages: Sequence[str] = ()) -> SearchDocument:
         "parameters": names,
         "arguments": texts,
         "documentation": " ".join([documentation.text, *sections, documentation.returns]),
+        "module": " ".join(f"{section.title} {section.body}" for section in documentation.module),
     }
     prompts = dict.fromkeys([*spec.usages, *usages, *_example_captions(documentation.examples)])
     return SearchDocument(spec.name, fields, tuple(islice(prompts, _MAX_USAGES)))
@@ -137,7 +138,7 @@ def weigh(document: SearchDocument) -> WeightedDocument:
     _add(totals, joined([_NO_WORDS, *map(words, document.usages)]), _USAGES)
     weights = {term: total / (_SATURATION + total) for term, total in totals.items()}
     weights[literal(document.key)] = 1.0
-    embedded = sorted(fields.keys() - {"toolkit", _NO_DESCRIPTION}, key=_field_order)
+    embedded = sorted(fields.keys() - {"module", "toolkit", _NO_DESCRIPTION}, key=_field_order)
     spoken = chain.from_iterable(fields[name].spoken for name in embedded)
     return WeightedDocument(weights, " ".join(islice(spoken, _MAX_EMBEDDED_WORDS)))
 

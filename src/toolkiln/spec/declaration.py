@@ -16,6 +16,7 @@ from toolkiln.model.base import JsonSchema
 from toolkiln.model.spec import (
     Capability,
     Dialect,
+    DocstringSection,
     Documentation,
     Hints,
     Limits,
@@ -102,6 +103,7 @@ class FileContext:
     table: Mapping[str, Any]
     """The `[tool.toolkiln]` table of the PEP 723 block."""
     uses: tuple[Capability, ...]
+    documentation: tuple[DocstringSection, ...] = ()
     arguments: TypeReader = field(default_factory=TypeReader)
     results: TypeReader = field(default_factory=lambda: TypeReader(serialized=True))
 
@@ -115,6 +117,8 @@ def build_spec(declaration: Declaration, file: FileContext, findings: Findings) 
     parameters, injected, returns = _schemas(declaration, documentation, file, findings)
     description = (declaration.description or "").strip()
     documentation = _without_injected(documentation, injected)
+    if file.documentation:
+        documentation = documentation.model_copy(update={"module": file.documentation})
     if not text and not description:
         message = f"{declaration.name!r} has no docstring; models see only its name"
         fix = "describe in one sentence what it does and when to use it"

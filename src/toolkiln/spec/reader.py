@@ -7,12 +7,14 @@ checks.
 import ast
 import inspect
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
+from toolkiln.docstrings.description import describe
+from toolkiln.docstrings.parser import parse
 from toolkiln.model.source import Finding, Reading
-from toolkiln.model.spec import Capability, Dialect, ToolSpec
+from toolkiln.model.spec import Capability, Dialect, DocstringSection, ToolSpec
 from toolkiln.spec import syntax
 from toolkiln.spec.checks import capabilities, file_checks
 from toolkiln.spec.checks.opened_files import check_opened_files
@@ -26,6 +28,8 @@ from toolkiln.spec.namespace import Module
 from toolkiln.spec.options import DeclaredOptions
 from toolkiln.spec.requirements import read_requirements, requirements_of_open_webui
 
+_MODULE_CHARACTERS = 200_000
+"""Maximum of documentation about a file in all of its tools together."""
 _SURROGATE = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
 
 
@@ -100,7 +104,10 @@ def _tools(
     uses = {file: capabilities.find_uses(found) for file, found in files.items()}
     used = dict.fromkeys(use.capability for found in uses.values() for use in found)
     digest = version_files.digest(data)
-    context = FileContext(path, digest, requirements.packages, requirements.table, tuple(used))
+    about = tuple(_module_sections(module, text, declared))
+    context = FileContext(
+        path, digest, requirements.packages, requirements.table, tuple(used), about
+    )
     specs = []
     for declaration in declared:
         spec = build_spec(declaration, context, findings)
@@ -118,6 +125,27 @@ def _tools(
         file_checks.check_tool(spec, source, names, findings)
         file_checks.check_halves(spec, halves, findings)
     return specs
+
+
+def _module_sections(
+    module: Module, text: str | None, declared: Sequence[Declaration]
+) -> Iterator[DocstringSection]:
+    """Yield a file's docstring and its public functions that are no tools."""
+    room = _MODULE_CHARACTERS // max(len(declared), 1)
+    offered = {declaration.function for declaration in declared}
+    texts = [("Module", inspect.cleandoc(text or ""))]
+    for function in module.functions if declared else ():
+        name = function.name
+        if name.startswith("_") or function in offered or module.bindings.get(name) is not function:
+            continue
+        returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
+        signature = f"{name}({ast.unparse(function.args)}){returns}"
+        about = describe(parse(syntax.docstring(function) or ""), "", {})
+        texts.append((f"Function {name}", f"```python\n{signature}\n```\n\n{about}"))
+    for title, body in texts:
+        if body and (body := body[:room]):
+            room -= len(body)
+            yield DocstringSection(title=title, body=body)
 
 
 def _within_limits(declared: list[Declaration], findings: Findings) -> list[Declaration]:

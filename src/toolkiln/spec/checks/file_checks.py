@@ -221,7 +221,7 @@ def _visible_texts(spec: ToolSpec) -> Iterator[str]:
     yield from spec.usages
     for error in documentation.raises:
         yield error.text
-    for section in documentation.sections:
+    for section in documentation.sections + documentation.module:
         yield f"{section.title}\n{section.body}"
     if spec.toolkit:
         yield spec.toolkit.description
