@@ -97,6 +97,7 @@ def everywhere(text: str, *, name: str = "", title: str = "Mine") -> ToolSpec:
         documentation=Documentation(
             text=text,
             sections=(DocstringSection(title=title, body=text),),
+            module=(DocstringSection(title="Module", body=text),),
             parameters=(ParameterDoc(name=text, text=text),),
             returns=f"x{text}",
             raises=(RaisesDoc(type=text, text=text),),

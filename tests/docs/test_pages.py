@@ -290,7 +290,7 @@ def test_names_that_differ_have_pages_that_differ() -> None:
 
 SECTIONS = [
     *("Mine", "Typical requests", "Parameters", "Returns", "Errors", "Examples", "Behaviour"),
-    *("Rights", "Settings of the operator", "Requirements", "Toolkit", "Version"),
+    *("Rights", "Settings of the operator", "Requirements", "Module", "Toolkit", "Version"),
 ]
 _HARMLESS = {
     *("bullet_list", "code_inline", "fence", "heading", "inline", "list_item"),
