@@ -106,7 +106,7 @@ async def test_nothing_is_run_for_no_tools() -> None:
 RIGHT_FUNCTIONS = """
 import asyncio, os, time
 from threading import Thread
-from typing import TYPE_CHECKING, Any, List, TypedDict, Union, Unpack
+from typing import TYPE_CHECKING, Any, Callable, List, TypedDict, Union, Unpack
 
 from toolkiln import Context
 
@@ -139,7 +139,7 @@ def have_orders_that_python_changes(
 def take_every_kind(first: int, /, *rest: str, ctx: Any = None, **options: Unpack[Options]): ...
 
 def have_types_without_a_schema(
-    ctx: Context, a: Odd, b: Thread | None = None, c: Odd = Odd()
+    ctx: Context, a: Any, b: Thread | None = None, c: Odd = Odd()
 ) -> str: ...
 
 async def have_examples_that_are_right(a: int) -> int:
@@ -161,6 +161,8 @@ async def have_examples_that_are_right(a: int) -> int:
         TypeError: ...
     '''
     return a * 2
+
+def keep_hooks_from_models(a: int, hook: Callable[[int], int] = abs, lock: Odd = None) -> int: ...
 
 def illustrates(a: int) -> int:
     '''Show a client in a console.
@@ -193,7 +195,7 @@ class KitWhoseInstanceStays:
 """
 
 
-@each_row("text, tools", [(RIGHT_FUNCTIONS, 8), (RIGHT_MARKED, 2)])
+@each_row("text, tools", [(RIGHT_FUNCTIONS, 9), (RIGHT_MARKED, 2)])
 async def test_what_is_right_is_not_reported(sandbox: Sandbox, text: str, tools: int) -> None:
     assert len(admitted(text)) == tools
     assert await found(sandbox, text) == []

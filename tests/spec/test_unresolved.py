@@ -22,13 +22,13 @@ from toolkiln.model.source import Severity
         ("from pandas import DataFrame\nclass F(DataFrame): ...", "F"),
         ("from sqlmodel import SQLModel\nclass F(SQLModel):\n    x: int", "F"),
         ("import attrs\n@attrs.define\nclass F:\n    x: int", "F"),
-        ("class F:\n    def __init__(self, x: int): ...", "F"),
+        ("class F: ...", "F | int"),
+        ("from typing import Iterator", "Iterator[int]"),
         ("from nowhere import *", "Something"),
         ("", "Undefined"),
         ("", "'not valid ('"),
         ("", "3"),
         ("", "make()"),
-        ("import threading", "threading.Lock"),
         ("F = make()", "F"),
         ("from typing import Generic, TypeVar\nfrom x import B\nclass F(B[int]): ...", "F"),
     ],
@@ -45,6 +45,44 @@ def test_a_type_from_elsewhere_leaves_the_parameter_open_and_is_reported(
     assert found.fix
     assert found.line == source.count("\n", 0, source.index("def f")) + 1
     assert one(source).parameters["required"] == ["a", "x", "b"]
+
+
+PLAIN = "class F:\n    def __init__(self, x: int): ..."
+
+
+@each_row(
+    "imports, annotation",
+    [
+        ("from typing import Callable", "Callable"),
+        ("from collections.abc import Callable", "Callable[[int], str] | None"),
+        ("from typing import Callable", "list[Callable]"),
+        ("", "callable"),
+        ("import threading", "threading.Lock"),
+        ("from typing import Annotated\nimport sqlite3", "Annotated[sqlite3.Connection, 3]"),
+        (PLAIN, "F"),
+        (PLAIN, "dict[str, 'F']"),
+        (f"from typing import Optional\n{PLAIN}", "Optional[F]"),
+    ],
+)
+def test_a_parameter_that_no_model_can_pass_is_an_error_or_has_its_default(
+    imports: str, annotation: str
+) -> None:
+    source = f'{imports}\ndef f(a: int, x: {annotation}):\n    """Do it."""\n'
+    schema = {"x": {"type": "string"}}
+    by_hand = f"TOOL_NAME = 'f'\nTOOL_PARAMETERS = {{'type': 'object', 'properties': {schema}}}\n"
+
+    (error,) = findings(source, "unpassable-type")
+    beside = reading(source + "def g(a: int): ...")
+    (hidden,) = findings(source.replace("):", " = None):"), "hidden-parameter")
+
+    assert (error.severity, error.tool) == (Severity.ERROR, "f")
+    assert error.message.startswith("parameter 'x': a model cannot pass '")
+    assert [spec.name for spec in beside.tools] == ["g"]
+    assert next(f.severity for f in beside.findings if f.tool == "f") is Severity.WARNING
+    assert hidden.severity is Severity.INFO
+    assert properties(source.replace("):", " = None):")) == {"a": {"type": "integer"}}
+    assert reading(f"{imports}\n{by_hand}def run(x: {annotation}): ...").tools[0].name == "f"
+    assert "unpassable-type" not in rules(f"{imports}\n{by_hand}def run(x: {annotation}): ...")
 
 
 def test_a_description_survives_an_unknown_type() -> None:

@@ -43,6 +43,11 @@ class RuntimeParameter:
     described: JsonSchema | None = None
     """Pydantic's schema with its own definitions, if pydantic has one."""
 
+    @property
+    def has_schema(self) -> bool:
+        """Whether pydantic has a schema for its type, and not only its default is known."""
+        return self.described is not None and self.described.keys() != {"default"}
+
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSignature:
@@ -73,7 +78,8 @@ def _mismatches(
         if name not in properties:
             if parameter.required:
                 yield f"parameter {name!r}: missing in the schema, required when imported"
-            elif not found.by_hand and not found.takes_any:  # else it may be a wrapper's `*args`
+            elif not found.by_hand and not found.takes_any and parameter.has_schema:
+                # Otherwise it may be a wrapper's `*args`, or of a type that no model can pass.
                 yield f"parameter {name!r}: missing in the schema"
         elif parameter.required and name not in required:
             yield f"parameter {name!r}: optional in the schema, required when imported"

@@ -299,17 +299,27 @@ def _without_injected(documentation: Documentation, injected: Mapping[str, str])
 
 
 _FIXES = {
+    "unpassable-type": "take JSON values, such as a name, and make the object from them",
+    "hidden-parameter": "take JSON values if models should pass it",
     "unresolved-type": "use a standard library or pydantic type, or a class from this folder",
     "unknown-default": "use a literal or a constant if models should see it",
     "unknown-value": "use a literal or a constant of the module",
 }
 
 
+_REPORTS = {
+    "unknown-default": Findings.note,
+    "hidden-parameter": Findings.note,
+    "unpassable-type": Findings.error,
+}
+"""Of other rules: warnings."""
+
+
 def _report_notes(notes: list[Note], declaration: Declaration, findings: Findings) -> None:
     for note in notes:
-        report = findings.note if note.rule == "unknown-default" else findings.warn
+        report = _REPORTS.get(note.rule, Findings.warn)
         fix, tool = _FIXES[note.rule], declaration.name
-        report(note.rule, note.message, note.line, fix, tool=tool, path=note.path)
+        report(findings, note.rule, note.message, note.line, fix, tool=tool, path=note.path)
 
 
 def _report_parameters(signature: ToolSignature, tool: str, findings: Findings) -> None:

@@ -76,6 +76,18 @@ class Findings:
             )
         )
 
+    def tools_with(self, rule: str) -> set[str | None]:
+        """Return the tools that have a finding of this rule."""
+        return {finding.tool for finding in self._found if finding.rule == rule}
+
+    def soften(self, rule: str, consequence: str) -> None:
+        """Turn the errors of a rule into warnings with this consequence."""
+        for index, found in enumerate(self._found):
+            if found.rule == rule:
+                message = _shorten(f"{found.message}; {consequence}")
+                changes = {"severity": Severity.WARNING, "message": message}
+                self._found[index] = found.model_copy(update=changes)
+
     def in_order(self) -> tuple[Finding, ...]:
         """Return the findings without duplicates: the file's own first, then by line."""
         own = self._path

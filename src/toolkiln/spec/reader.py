@@ -113,7 +113,8 @@ def _tools(
         spec = build_spec(declaration, context, findings)
         version_files.budget.add_schema(_budgeted(spec))
         specs.append(spec)
-    specs = file_checks.check_roles(_without_duplicates(specs, findings), findings)
+    specs = _passable(_without_duplicates(specs, findings), findings)
+    specs = file_checks.check_roles(specs, findings)
     has_data = bool(version_files.file_patterns)
     file_checks.check_sources(files, uses, specs, findings, has_data=has_data)
     if "__file__" in source or Capability.FILES in used:
@@ -211,6 +212,16 @@ def _replace_surrogates(nodes: Sequence[ast.AST], source: str) -> dict[str, int]
                 halves[inspect.cleandoc(joined)] = node.lineno
             node.value = joined
     return halves
+
+
+def _passable(specs: list[ToolSpec], findings: Findings) -> list[ToolSpec]:
+    """Leave out the tools that no model can call, if the file has others."""
+    unpassable = findings.tools_with("unpassable-type")
+    passable = [spec for spec in specs if spec.name not in unpassable]
+    if not passable or len(passable) == len(specs):
+        return specs
+    findings.soften("unpassable-type", "this tool is left out")
+    return passable
 
 
 def _without_duplicates(specs: Sequence[ToolSpec], findings: Findings) -> list[ToolSpec]:

@@ -85,6 +85,8 @@ def read_signature(
             field = reader.field(parameter.annotation, scope, default, f"parameter {name!r}")
         except Omitted:
             continue
+        if field.is_unpassable and not field.required and name not in declared:
+            continue
         schema = _described(field.schema, field.metadata.text or descriptions.get(name))
         if "description" not in schema:
             undescribed[name] = parameter.lineno

@@ -135,8 +135,12 @@ def hierarchy_of(reference: ClassRef) -> ClassHierarchy:
     visitor.visit(reference, 0)
     name = reference.node.name
     if not visitor.kinds:
+        names = {n for a in visitor.classes for n in a.scope.module.class_bindings(a.node)}
+        is_plain = not reference.node.decorator_list and names.isdisjoint(SCHEMA_HOOKS)
         raise Unresolved(
-            name, "it is a plain class; make it a dataclass, a TypedDict or a pydantic model"
+            name,
+            "it is a plain class; make it a dataclass, a TypedDict or a pydantic model",
+            is_unpassable=is_plain,
         )
     for ancestor in visitor.classes:
         if SCHEMA_HOOKS & ancestor.scope.module.class_bindings(ancestor.node).keys():

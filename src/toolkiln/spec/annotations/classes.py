@@ -108,7 +108,7 @@ def instance(reader: "TypeReader", reference: ClassRef, call: ast.Call, scope: N
     arguments |= {field.name: node for field, node in zip(fields, call.args, strict=False)}
     result: dict[str, Any] = {}
     for field in fields:
-        schema, metadata, _ = reader.field(field.annotation, field.scope, field.default)
+        schema, metadata, *_ = reader.field(field.annotation, field.scope, field.default)
         if metadata.excluded:
             continue
         name = metadata.serialization_alias or metadata.alias or field.name
@@ -187,7 +187,7 @@ def _field(reader: "TypeReader", field: ClassField, kind: str) -> tuple[JsonSche
     is_init = try_evaluate(details.get("init"), field.scope) is not False
     if not is_init and default is None and not has_factory:
         raise Omitted
-    schema, metadata, is_required = reader.field(
+    schema, metadata, is_required, _ = reader.field(
         field.annotation, field.scope, default, f"field {field.name!r}"
     )
     extra = try_evaluate(details.get("metadata"), field.scope)

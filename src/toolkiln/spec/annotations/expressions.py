@@ -157,6 +157,11 @@ def type_variables(node: ast.expr, scope: NameScope) -> Iterator[str]:
                     yield child.id
 
 
+def is_none(node: ast.expr) -> bool:
+    """Return whether an expression is `None`."""
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 def is_ellipsis(node: ast.expr) -> bool:
     """Return whether an expression is `...`."""
     return isinstance(node, ast.Constant) and node.value is ...
@@ -336,8 +341,18 @@ BUILTINS = {
 }
 
 
-def reason(name: str) -> str:
-    """Return why an external type has no schema."""
-    if name.partition(".")[0] in sys.stdlib_module_names:
-        return "JSON cannot represent it"
-    return "it comes from another package"
+_ABSTRACT = {"typing", "types", "collections", "builtins"}
+_UNPASSABLE = {
+    "typing.Callable", "typing.IO", "typing.TextIO", "typing.BinaryIO", "typing.Type",
+    "collections.abc.Callable", "builtins.callable", "builtins.type",
+}  # fmt: skip
+
+
+def unresolved(name: str) -> Unresolved:
+    """Return the error for an external type without schema."""
+    top = name.partition(".")[0]
+    if top not in sys.stdlib_module_names:
+        return Unresolved(name, "it comes from another package")
+    shown, reason = name.removeprefix("builtins."), "JSON cannot represent it"
+    is_unpassable = name in _UNPASSABLE or top not in _ABSTRACT
+    return Unresolved(shown, reason, is_unpassable=is_unpassable)

@@ -15,10 +15,18 @@ from toolkiln.spec.annotations.evaluator import jsonable
 class Unresolved(Exception):
     """The schema of a type cannot be determined statically."""
 
-    def __init__(self, name: str, reason: str = "it is not defined in this folder") -> None:
+    def __init__(
+        self,
+        name: str,
+        reason: str = "it is not defined in this folder",
+        *,
+        is_unpassable: bool = False,
+    ) -> None:
         super().__init__(name)
         self.name = name
         self.reason = reason
+        self.is_unpassable = is_unpassable
+        """Whether it is known that no JSON value is of this type."""
 
 
 class Omitted(Exception):

@@ -49,6 +49,8 @@ class SchemaField(NamedTuple):
     schema: JsonSchema
     metadata: Metadata
     required: bool
+    is_unpassable: bool = False
+    """Whether it is known that no JSON value is of its type."""
 
 
 class TypeReader:
@@ -141,20 +143,29 @@ class TypeReader:
             metadata.default = (default, scope)
         where = annotation or default
         self.note_unknown(metadata, where, scope)
+        is_unpassable = False
         try:
             shape = self.shape(base, base_scope) if base is not None else TypeShape("any", {})
             schema = self.apply(metadata, self._apply_default_steps(default_steps, shape)).render()
         except Unresolved as problem:
             message = f"the type {problem.name!r}: {problem.reason}"
-            self._note("unresolved-type", message, where, scope)
+            is_unpassable = problem.is_unpassable and label is not None and self._depth == 0
+            if not is_unpassable:
+                self._note("unresolved-type", message, where, scope)
+            elif metadata.default is None:
+                message = f"a model cannot pass {problem.name!r}: {problem.reason}"
+                self._note("unpassable-type", message, where, scope)
+            else:
+                message = f"a model cannot pass {problem.name!r}, so it always has its default"
+                self._note("hidden-parameter", message, where, scope)
             schema = dict(metadata.updates)
-        if metadata.default is not None:
+        if metadata.default is not None and not is_unpassable:
             schema = self._with_default(schema, metadata.default)
         if label and len(self.notes) > noted:
             notes = self.notes[noted:]
             self.notes[noted:] = [n._replace(message=f"{label}: {n.message}") for n in notes]
         is_required = metadata.default is None and not metadata.has_factory
-        return SchemaField(schema, metadata, is_required)
+        return SchemaField(schema, metadata, is_required, is_unpassable)
 
     def note_unknown(self, metadata: Metadata, where: ast.expr | None, scope: NameScope) -> None:
         """Note the constraints whose values are only known at run time."""
@@ -277,7 +288,7 @@ class TypeReader:
             return self._json(TypeShape("any", {}))
         if name == "typing.Self" and self.current_class is not None:
             return classes.class_shape(self, self.current_class, ())
-        raise Unresolved(name.removeprefix("builtins."), expressions.reason(name))
+        raise expressions.unresolved(name)
 
     def _scalar(self, name: str, scalar: tuple[str, JsonSchema]) -> TypeShape:
         kind, schema = scalar
@@ -351,7 +362,7 @@ class TypeReader:
             return classes.root_model(self, first, scope)
         if name in ("re.Pattern", "typing.Pattern", "os.PathLike", "pydantic.ImportString"):
             return self.external(name)
-        raise Unresolved(name, expressions.reason(name))
+        raise expressions.unresolved(name)
 
     def _annotated(self, base: ast.expr, scope: NameScope, metadata: Metadata) -> TypeShape:
         shape = self.apply(metadata, self.shape(base, scope))
@@ -399,13 +410,17 @@ class TypeReader:
         options: list[TypeShape] = []
         distinct = {(ast.dump(node), id(scope.module)): (node, scope) for node, scope in members}
         for node, scope in distinct.values():
-            if isinstance(node, ast.Constant) and node.value is None:
+            if expressions.is_none(node):
                 may_be_null = True
                 continue
             try:
                 options.append(self.shape(node, scope))
             except Omitted:
                 continue
+            except Unresolved as problem:
+                nulls = [node for node, _ in distinct.values() if expressions.is_none(node)]
+                problem.is_unpassable &= len(distinct) == 1 + len(nulls)  # else pass another type
+                raise
         if not options:
             return TypeShape("none", {"type": "null"})
         shape = options[0]
