@@ -26,6 +26,8 @@ SHOWN = {
     32: f"{_STARGAZER}::test_what_a_call_cannot_have_says_what_to_do_instead",
     34: "operations/test_authoring.py::"
     "test_another_name_than_the_tool_has_is_a_warning_in_the_reply",
+    34: "operations/test_authoring.py::"
+    "test_another_name_than_the_tool_has_is_a_warning_in_the_reply",
     42: "spec/test_toolkits.py::test_a_subclass_of_sunas_tool_needs_no_decorators",
     63: "spec/test_false_errors.py::"
     "test_icons_in_the_spelling_of_react_are_known_and_unknown_ones_get_a_fallback",
@@ -40,6 +42,9 @@ SHOWN = {
     102: "surfaces/http/test_api_calls.py::"
     "test_what_a_tool_sends_comes_while_it_runs_and_once_to_a_client_that_reconnects",
     108: f"{_STARGAZER}::test_what_is_added_to_the_lists_of_the_context_is_delivered_in_order",
+    117: "security/test_audit.py::test_texts_are_cleaned_on_the_way",
+    122: "fleet/test_worker.py::test_it_logs_each_call_with_its_end",
+    123: "fleet/test_worker.py::test_it_logs_each_call_with_its_end",
     127: _CORPUS,
     128: _CORPUS,
     132: _CORPUS,
@@ -77,6 +82,7 @@ KEPT = {
     86: "The name of a toolkit is that of its class",
     99: "The protocol between a client and the workers is private and sealed",
     103: "There are no operations of a chat platform's SDK",
+    120: "A record of the audit log names the user, the agent and the session, not the channel",
     121: "Which tools are privileged follows from what they declare",
     130: "words of refusal count at the beginning of a clause of an error",
     139: "at most 500 characters instead of 200",
