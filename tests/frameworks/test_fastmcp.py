@@ -141,6 +141,30 @@ TOOLS = {
         if __name__ == "__main__":
             mcp.run(transport="http")
     ''',
+    "installed/fastmcp.py": """
+        class FunctionTool:
+            def __init__(self, fn):
+                self.fn = fn
+
+            def __call__(self, *arguments):
+                raise TypeError("call it by its server")
+
+
+        class FastMCP:
+            def tool(self, function):
+                return FunctionTool(function)
+    """,
+    "installed/server.py": """
+        from fastmcp import FastMCP
+
+        mcp = FastMCP()
+
+
+        @mcp.tool
+        async def answer(question: str) -> str:
+            'Answer a question.'
+            return f"{question} 42"
+    """,
     "factory.py": '''
         from mcp.server.fastmcp import Context, FastMCP
         from mcp.server.session import ServerSession
@@ -167,6 +191,15 @@ TOOLS = {
             @server.tool(description="Say goodbye.")
             def leave(name: str) -> str:
                 return f"bye {name}"
+
+
+        async def main(server):
+            @server.tool
+            def pause() -> str:
+                """Pause."""
+                return "paused"
+
+            raise OSError("no port to listen on")
 
 
         class Counter:
@@ -211,8 +244,10 @@ CALLS: list[tuple[str, dict[str, Any], Any]] = [
     ("cover", {"title": "<svg/>"}, "image.svg"),
     ("look_up", {"title": "Emma"}, {"title": "Emma"}),
     ("texts", {}, ["one", "two"]),
+    ("answer", {"question": "why?"}, "why? 42"),
     ("greet", {"name": "Ada"}, "hello Ada"),
     ("leave", {"name": "Ada"}, "bye Ada"),
+    ("pause", {}, "paused"),
     ("count", {"step": 2}, 42),
 ]  # fmt: skip
 

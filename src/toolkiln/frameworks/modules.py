@@ -15,7 +15,8 @@ _MODULES = {
         "fastmcp", "fastmcp.dependencies", "fastmcp.exceptions", "fastmcp.prompts",
         "fastmcp.prompts.prompt", "fastmcp.resources", "fastmcp.server", "fastmcp.server.context",
         "fastmcp.server.dependencies", "fastmcp.server.elicitation", "fastmcp.tools",
-        "fastmcp.tools.tool", "fastmcp.utilities.logging", "fastmcp.utilities.types",
+        "fastmcp.tools.tool", "fastmcp.types", "fastmcp.utilities.logging",
+        "fastmcp.utilities.types",
         "mcp.server", "mcp.server.elicitation", "mcp.server.fastmcp",
         "mcp.server.fastmcp.exceptions", "mcp.server.fastmcp.prompts",
         "mcp.server.fastmcp.prompts.base", "mcp.server.fastmcp.utilities.logging",
@@ -124,11 +125,16 @@ TOOL_OBJECTS: dict[str, tuple[str, ...]] = {
     "fastmcp": ("fn",),
     "langchain_core": ("func", "coroutine"),
     "mcp": ("fn",),
-    "smolagents": ("forward",),
+    "smolagents": ("forward.__wrapped__",),
 }
 """Where the tool objects of installed frameworks keep their function, by top-level package."""
 
-TOOL_ERRORS = {"fastmcp": "ToolError", "langchain_core": "ToolException", "mcp": "ToolError"}
+TOOL_ERRORS = {
+    "agno": "AgentRunException",
+    "fastmcp": "ToolError",
+    "langchain_core": "ToolException",
+    "mcp": "ToolError",
+}
 """Exceptions of installed frameworks whose message is for the model, by top-level package."""
 
 PACKAGES = frozenset(

@@ -287,6 +287,9 @@ def _local_names(module: Any, outer: str) -> types.SimpleNamespace:
             value = function(*(finder.stand_in("fastmcp:FastMCP")() for _ in required))
             if hasattr(value, "__await__"):
                 run_awaitable(value)
+    except Exception:  # serving, which comes last, needs what the sandbox does not have
+        if not found:
+            raise
     finally:
         sys.setprofile(None)
         unavailable.importing = False
@@ -312,8 +315,11 @@ def _bound(instance: Any, name: str) -> Any:
 def _underlying(value: Any) -> Any:
     """Return the function that a framework's decorator has made a tool object of."""
     for cls in type(value).__mro__:
-        for name in TOOL_OBJECTS.get(cls.__module__.partition(".")[0], ()):
-            if callable(inner := getattr(value, name, None)):
+        for path in TOOL_OBJECTS.get(cls.__module__.partition(".")[0], ()):
+            inner = value
+            for name in path.split("."):
+                inner = getattr(inner, name, None)
+            if callable(inner):
                 return inner
     return value
 
