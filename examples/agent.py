@@ -31,7 +31,7 @@ async def solve(task: str) -> str:
         request: Any = {"model": MODEL, "max_tokens": 4096, "system": SYSTEM}
         request["tools"] = kiln.tools("anthropic-strict", names=TOOLS, session=agent)
         message = await client.messages.create(messages=conversation, **request)
-        while answers := await kiln.handle(message, session=agent):
+        while answers := await kiln.handle(message, session=agent, tools=request["tools"]):
             conversation += [{"role": "assistant", "content": message.content}, *answers]
             message = await client.messages.create(messages=conversation, **request)
     return "".join(block.text for block in message.content if block.type == "text")

@@ -19,7 +19,7 @@ with Kiln("tools", dev=True) as kiln:  # without dev: admitted versions only
     request: Any = {"model": MODEL, "max_tokens": 2048}
     request["tools"] = kiln.tools("anthropic-strict", question)
     message = client.messages.create(messages=conversation, **request)
-    while answers := kiln.handle_sync(message):
+    while answers := kiln.handle_sync(message, tools=request["tools"]):
         conversation += [{"role": "assistant", "content": message.content}, *answers]
         message = client.messages.create(messages=conversation, **request)
 

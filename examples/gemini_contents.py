@@ -15,9 +15,10 @@ question = " ".join(sys.argv[1:]) or "How many kilometres are 26.2 miles?"
 conversation: list[Any] = [{"role": "user", "parts": [{"text": question}]}]
 
 with Kiln("tools", dev=True) as kiln, genai.Client() as client:  # without dev: what was admitted
-    request: Any = {"model": MODEL, "config": {"tools": kiln.tools("gemini", question)}}
+    tools = kiln.tools("gemini", question)
+    request: Any = {"model": MODEL, "config": {"tools": tools}}
     response = client.models.generate_content(contents=conversation, **request)
-    while answers := kiln.handle_sync(response):
+    while answers := kiln.handle_sync(response, tools=tools):
         conversation += [response.candidates[0].content, *answers]
         response = client.models.generate_content(contents=conversation, **request)
 

@@ -20,7 +20,7 @@ client = OpenAI()
 with Kiln("tools", dev=True) as kiln:  # without dev: admitted versions only
     tools = kiln.tools("openai-strict", question)
     completion = client.chat.completions.create(model=MODEL, messages=conversation, tools=tools)
-    while answers := kiln.handle_sync(completion):
+    while answers := kiln.handle_sync(completion, tools=tools):
         conversation += [completion.choices[0].message, *answers]
         completion = client.chat.completions.create(model=MODEL, messages=conversation, tools=tools)
 

@@ -18,7 +18,7 @@ client = OpenAI()
 with Kiln("tools", dev=True) as kiln:  # without dev: admitted versions only
     tools = kiln.tools("openai-responses-strict", question)
     response = client.responses.create(model=MODEL, input=conversation, tools=tools)
-    while answers := kiln.handle_sync(response):
+    while answers := kiln.handle_sync(response, tools=tools):
         conversation += [*response.output, *answers]
         response = client.responses.create(model=MODEL, input=conversation, tools=tools)
 

@@ -124,6 +124,49 @@ def test_what_a_provider_would_refuse_is_left_out_and_logged(
     assert "12_oclock" in names(kiln.tools("anthropic"))
 
 
+OFFER = '''
+from toolkiln import Context
+
+def offer(ctx: Context) -> str:
+    """Offer tools."""
+    ctx.inject_tools("convert_miles", "tell_time", "secret", "search_tools", "nobody")
+    ctx.inject_tools("convert_miles")
+    return "offered"
+
+def secret() -> str:
+    """Be hidden."""
+    return "no"
+'''
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("openai-strict", {"type": "function", "function": {"name": "offer", "arguments": "{}"}}),
+    ("openai-responses", {"type": "function_call", "name": "offer", "arguments": "{}"}),
+    ("anthropic-strict", {"type": "tool_use", "name": "offer", "input": {}}),
+    ("gemini", {"functionCall": {"name": "offer", "args": {}}}),
+]
+
+
+def test_tools_that_a_call_injects_are_sent_with_the_next_turn(opened: Open) -> None:
+    with opened(rules=({"effect": "deny", "tools": ("secret",)},)) as kiln:
+        kiln.catalog.root.joinpath("offer.py").write_text(OFFER)
+        for provider, call in CALLS:
+            tools = kiln.tools(provider, names=["offer", "tell_time"])
+            own = {"type": "web_search"}
+            tools.append(own)
+
+            (answer,) = kiln.handle_sync({"id": "c", "call_id": "c", **call}, provider, tools=tools)
+            kiln.handle_sync({"id": "c", "call_id": "c", **call}, provider, tools=tools)
+
+            assert "offered" in str(answer)
+            payloads = [p for tool in tools for p in tool.get("functionDeclarations", [tool])]
+            shown = [p.get("function", p).get("name") for p in payloads]
+            assert sorted(map(str, shown)) == [
+                "None", "convert_miles", "offer", "search_tools", "tell_time",
+            ], provider  # fmt: skip
+            expected = kiln.tools(provider, names=["convert_miles"])
+            assert str(expected).strip("[]") in str(tools) or provider == "gemini"
+            assert len(tools) == (2 if provider == "gemini" else 5)
+
+
 def test_a_program_without_a_loop_handles_messages(opened: Open) -> None:
     call = {"type": "tool_use", "id": "c1", "name": "convert_miles", "input": {"amount": "many"}}
 

@@ -10,21 +10,23 @@ the reply only: other conversations may have the same one.
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from toolkiln.errors import InputError, UnknownTool
+from toolkiln.errors import InputError, ToolkilnError, UnknownTool
 from toolkiln.execution.call_events import EventCallback
 from toolkiln.model.base import Page, Value
 from toolkiln.model.call import Call, Event, OutputPage, Result, Status, Task
 from toolkiln.model.identity import Caller
-from toolkiln.operations.library import refuse_other_roles
+from toolkiln.model.spec import ToolSpec
+from toolkiln.operations.library import compiled, named, refuse_other_roles
 from toolkiln.operations.operation import Count, OperationContext, PageQuery, operation, page_of
 from toolkiln.schema.providers import Provider, compile_tool
+from toolkiln.schema.providers.compilers import extend_request
 from toolkiln.schema.providers.messages import Message, MessageFormat, ToolCall, ToolReply, read
 from toolkiln.security.sessions import LOCAL_OPERATOR, SessionToken
 
@@ -373,9 +375,15 @@ class Tasks:
 
 
 async def handle_message(
-    services: "Services", message: object, provider: str | None, session: "SessionToken"
+    services: "Services",
+    message: object,
+    provider: str | None,
+    session: "SessionToken",
+    tools: list[Any] | None = None,
 ) -> list[Message]:
     """Return the messages to append to a conversation; none if the model called nothing.
+
+    Tools that a call injects are added to `tools`, unless the caller may not run them.
 
     Raises:
         InputError: the form is unknown, or not that of the provider.
@@ -385,8 +393,21 @@ async def handle_message(
     faults = [_fault(services, wire, item) for item in tool_calls]
     pairs = list(zip(tool_calls, faults, strict=True))
     calls = [_decoded_call(services, item, provider) for item, fault in pairs if fault is None]
-    results = iter(await _run_calls(services, calls, session) if calls else ())
+    ran = await _run_calls(services, calls, session) if calls else []
+    if tools is not None:
+        names = dict.fromkeys(name for result in ran for name in result.injected_tools)
+        specs = await asyncio.to_thread(_offered, services, names, session)
+        extend_request(tools, provider, compiled(specs, provider))
+    results = iter(ran)
     return wire.messages([_reply(item, fault or next(results)) for item, fault in pairs])
+
+
+def _offered(services: "Services", names: Iterable[str], session: "SessionToken") -> list[ToolSpec]:
+    found: list[ToolSpec] = []
+    for name in names:
+        with suppress(ToolkilnError):  # there is none that the caller may run
+            found += named(services, [name], session)
+    return found
 
 
 async def _run_calls(

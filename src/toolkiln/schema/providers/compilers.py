@@ -257,14 +257,41 @@ _ANTHROPIC_STRICT_TOOLS = 20
 """Anthropic's maximum number of strict tools in one request."""
 
 
+_DECLARATIONS = "functionDeclarations"
+
+
 def request_tools(provider: str, tools: Iterable[Compiled]) -> list[dict[str, Any]]:
     """Build the `tools` value of a request from tools compiled for this provider."""
     payloads = [tool.payload for tool in tools]
     if provider == "gemini":
-        return [{"functionDeclarations": payloads}] if payloads else []
+        return [{_DECLARATIONS: payloads}] if payloads else []
     if provider == "anthropic-strict":
         return _within_strict_limits(payloads)
     return payloads
+
+
+def extend_request(request: list[Any], provider: str, tools: list[dict[str, Any]]) -> None:
+    """Add tools, as `request_tools` builds them, to those of a request, unless it has them."""
+    own = _payloads(request)
+    names = {payload.get("function", payload).get("name") for payload in own}
+    added = [each for each in _payloads(tools) if each.get("function", each)["name"] not in names]
+    if provider == "anthropic-strict":
+        own = [payload for payload in own if "input_schema" in payload]
+        added = _within_strict_limits([*own, *added])[len(own) :]
+    # Gemini accepts one list of functions only.
+    lists = [entry[_DECLARATIONS] for entry in _dicts(request) if _DECLARATIONS in entry]
+    if lists or provider != "gemini":
+        (lists[0] if lists else request).extend(added)
+    else:
+        request += tools
+
+
+def _payloads(request: list[Any]) -> list[dict[str, Any]]:
+    return [payload for entry in _dicts(request) for payload in entry.get(_DECLARATIONS, [entry])]
+
+
+def _dicts(request: list[Any]) -> list[dict[str, Any]]:
+    return [entry for entry in request if isinstance(entry, dict)]
 
 
 def _within_strict_limits(payloads: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
