@@ -248,6 +248,41 @@ class A(BaseTool):
     assert list(tool.parameters["properties"]) == ["path", "limit", "tags"]
 
 
+def test_the_dict_may_list_its_keys() -> None:
+    tool = one(
+        '''
+class A(BaseTool):
+    """Do it."""
+    def execute(self, args: dict) -> ToolResult:
+        """
+        Do it.
+
+        **Args:**
+            args: Tool arguments dictionary
+                - edits (list, required): List of edits, each with:
+                  - path (str, required): The file.
+                  - all (bool, optional): Replace all. Default: False.
+                - -A (int, optional): Number of lines
+                  after each match.
+
+        **Returns:**
+            Nothing.
+        """
+        '''
+    )
+
+    assert tool.parameters["required"] == ["edits"]
+    assert tool.parameters["properties"] == {
+        "edits": {
+            "type": "array",
+            "items": {},
+            "description": "List of edits, each with:\n- path (str, required): The file.\n"
+            "- all (bool, optional): Replace all. Default: False.",
+        },
+        "-A": {"type": "integer", "description": "Number of lines\nafter each match."},
+    }
+
+
 @each_row(
     "declared, kinds",
     [

@@ -25,6 +25,15 @@ _PARAMETER_ITEM = re.compile(rf"{_PARAMETER})", re.VERBOSE)
 """`amount (float): …`, `*args: …`, `x, y: …`, `- name - …`, `:param x: …`."""
 _NUMPY_ITEM = re.compile(rf"{_PARAMETER}|[ ]*$)", re.VERBOSE)
 """The same, but the text after a name is its type and may be missing: `x, y : int`."""
+_LISTED_ITEM = re.compile(
+    rf"""
+    {_BULLET}(?P<names>-{{0,2}}[^\W\d][\w-]*)
+    (?:[ ]*\(.*?\)(?=[ ]*(?:$|:|[-–—])))?
+    (?:[ ]*:(?!/)[ ]*|{_DASH})
+    """,
+    re.VERBOSE,
+)
+"""A key of a dict of arguments, which may be called `-A`."""
 _EXCEPTION_ITEM = re.compile(
     rf"""
     {_BULLET}(?::\w+:)?`*~?
@@ -244,7 +253,7 @@ def parse(docstring: str) -> Docstring:
 
 def listed_parameters(text: str) -> tuple[tuple[str, str], ...]:
     """Return the parameters that the description of another one lists."""
-    return tuple((name, body) for name, body in _items(text, _PARAMETER_ITEM)[0])
+    return tuple(_items(text, _LISTED_ITEM)[0])
 
 
 # Every pattern starts at the line break above its match, so a search only stops at line

@@ -268,6 +268,7 @@ _TYPE_WORDS = {
     "dictionary": "dict",
 }
 _DEFAULT = re.compile(r"\bdefaults?(?:\s+(?:to|is)|\s*[=:])?\s*([^\s,;)]+)", re.I)
+_LIST_ITEM = re.compile(r"\n\s*[-*•] ")
 _LIST_OF = re.compile(r"(?:list|array|sequence) of (\w+?)s?$", re.I)
 
 
@@ -281,11 +282,12 @@ def docstring_schema(docstring: str | None, scope: NameScope) -> JsonSchema | No
     for name, text in parameters:
         written = _written_type(docstring, name)
         schema = _schema(written, scope)
-        default = _DEFAULT.search(written) or _DEFAULT.search(text)
+        own = _LIST_ITEM.split(text)[0]
+        default = _DEFAULT.search(written) or _DEFAULT.search(own)
         if default:
             schema |= _default(default[1], scope)
         properties[name] = {**schema, "description": text} if text else schema
-        if not default and "optional" not in f"{written}, {text}".lower():
+        if not default and "optional" not in f"{written}, {own}".lower():
             required.append(name)
     result: JsonSchema = {
         "type": "object",
