@@ -132,6 +132,20 @@ def test_the_report_says_what_differs_and_which_packages_are_needed(desk: Shell,
     assert not (desk.folder / "tools/weather.py").exists()
 
 
+def test_the_report_says_which_functions_are_left_out(desk: Shell) -> None:
+    source = PLAIN.replace("import util", "from typing import Callable")
+    source += '\n\ndef visit(each: Callable) -> int:\n    """Visit all of them."""\n'
+    source += "\n\ndef main() -> None:\n    print(double(1))\n"
+    put(desk.folder / "old", {"double.py": source})
+
+    done = desk.invoke("import", "old/double.py")
+
+    assert done.code == 0
+    assert "  works: double\n" in done.out
+    assert "  left out: visit, line 13: parameter 'each': a model cannot pass" in done.out
+    assert "  left out: line 17: 'main' is not a tool" in done.out
+
+
 def test_the_report_says_what_to_use_for_what_a_context_lacks(desk: Shell) -> None:
     source = """
         from tool_context import ToolContext

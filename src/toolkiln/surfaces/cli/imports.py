@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _MOST_SKIPPED = 10
 _MOST_ERRORS = 5
+_LEFT_OUT = ("not-offered", "unpassable-type")
+"""Rules of findings about functions that are no tools, or none that a model can call."""
 _GUIDE = "docs/migrating.md"
 
 
@@ -106,6 +108,10 @@ def _print_file(root: Path, item: "ImportedFile", *, dry_run: bool) -> None:
         is_complete = all(use.is_listed for use in item.packages)
         works = "works" if is_complete else "works once its packages are listed"
         say(f"  {works}: {', '.join(item.tools)}")
+    for finding in item.findings:
+        if finding.rule in _LEFT_OUT and finding.severity != "error":
+            tool = f"{finding.tool}, " if finding.tool else ""
+            say(f"  left out: {tool}line {finding.line}: {finding.message}")
     for difference in item.differences:
         place = f"{difference.file} " if difference.file else ""
         say(f"  differs: {place}line {difference.line}: {difference.message}")
