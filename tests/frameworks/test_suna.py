@@ -125,6 +125,10 @@ TOOLS = {
     ''',
     "bare_tool.py": '''
         from agentpress.tool import Tool, ToolResult, usage_example
+        from sandbox.tool_base import SandboxToolsBase
+        from services.supabase import DBConnection
+        from utils.config import config
+        from utils.logger import logger
 
 
         class Base(Tool):

@@ -280,3 +280,17 @@ def test_a_core_tool_is_shown_whatever_is_visible() -> None:
     assert [key for key, is_shown in shown.items() if not is_shown] == [
         (True, False, False), (False, False, True), (False, False, False),
     ]  # fmt: skip
+
+
+def test_what_suna_has_or_installs_for_its_files_needs_no_list() -> None:
+    of_suna = "from {}agentpress.tool import Tool, openapi_schema\n"
+    source = "import httpx, structlog, utils.logger\nclass Kit(Tool):\n    def f(self): ...\n"
+
+    old, recent = (reading(of_suna.format(core) + source) for core in ("", "core."))
+    other = reading("from elsewhere import Tool\n" + source)
+
+    assert [tool.requirements for tool in old.tools] == [("httpx", "structlog")]
+    assert [f.message for f in old.findings if f.rule == "unlisted-import"] == []
+    assert [tool.requirements for tool in recent.tools] == [("httpx", "structlog")]
+    unlisted = " ".join(f.message for f in other.findings if f.rule == "unlisted-import")
+    assert [name in unlisted for name in ("httpx", "structlog", "utils")] == [True] * 3

@@ -10,7 +10,7 @@ from _frozen_importlib import ModuleSpec  # `importlib` is slower to import
 
 from toolkiln.frameworks.modules import (
     INSTALLABLE,
-    OLD_OPEN_WEBUI,
+    OLD_MODULES,
     PACKAGES,
     STAND_INS,
     is_provided,
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def install(*, is_open_webui: bool) -> None:
+def install(source: bytes) -> None:
     """Offer the stand-ins to imports of a file that nothing else can serve."""
-    StandInFinder.is_open_webui = is_open_webui
+    is_open_webui = b"\nclass Tools" in source
+    framework = "open_webui" if is_open_webui else "core" if b"agentpress" in source else ""
+    StandInFinder.framework = framework
     if StandInFinder not in sys.meta_path:
         sys.meta_path.append(StandInFinder)
 
@@ -33,13 +35,13 @@ def install(*, is_open_webui: bool) -> None:
 class StandInFinder:
     """Finds and loads stand-ins; it has no instances."""
 
-    is_open_webui = False
-    """Whether the tool's file is one of Open WebUI."""
+    framework = ""
+    """The package of the framework that the tool's file is written for, if that is known."""
 
     @staticmethod
     def find_spec(name: str, *_: object) -> ModuleSpec | None:
         """Return the spec of a stand-in, or of any other module of a framework."""
-        if not is_provided(name, is_open_webui=StandInFinder.is_open_webui):
+        if not is_provided(name, framework=StandInFinder.framework):
             return None
         top = sys.modules.get(name.partition(".")[0])
         if top is not None and not _is_stand_in(top):
@@ -55,8 +57,9 @@ class StandInFinder:
     def exec_module(module: ModuleType) -> None:
         """Copy the names of the stand-in; others are placeholders."""
         name = module.__name__
-        if name.partition(".")[0] in OLD_OPEN_WEBUI:
-            name = f"open_webui.{name}"
+        framework = StandInFinder.framework
+        if name.partition(".")[0] in OLD_MODULES.get(framework, ()):
+            name = f"{framework}.{name}"
         if name in STAND_INS:
             stand_in = _imported(f"{__package__}.{STAND_INS[name]}")
             names = vars(stand_in)

@@ -79,8 +79,14 @@ ANY_MODULE = frozenset(
 """Packages of which all modules can be imported. Of `core`, a name that others use too, only
 Suna's packages."""
 
-OLD_OPEN_WEBUI = frozenset({"apps", "config", "constants", "main", "utils"})
-"""Modules that first versions of Open WebUI had at the top; only its tool files mean these."""
+OLD_MODULES = {
+    "core": frozenset(
+        {"agent", "mcp_module", "pipedream", "sandbox", "services", "triggers", "utils"}
+    ),
+    "open_webui": frozenset({"apps", "config", "constants", "main", "utils"}),
+}
+"""Modules that first versions of Suna and Open WebUI had at the top, by the package that has them
+since; only their tool files mean these."""
 
 _INJECTED = {
     "agno": {
@@ -146,11 +152,14 @@ PACKAGES = frozenset(
 """Packages with stand-ins or such packages in them."""
 
 
-def is_provided(module: str, *, is_open_webui: bool = False) -> bool:
-    """Return whether the sandbox provides a module to a file, by its dotted name."""
+def is_provided(module: str, *, framework: str = "") -> bool:
+    """Return whether the sandbox provides a module to a file, by its dotted name.
+
+    `framework` is the package in `OLD_MODULES` that the file is written for, if it is any.
+    """
     if module in STAND_INS or module in PACKAGES:
         return True
-    if is_open_webui and module.partition(".")[0] in OLD_OPEN_WEBUI:
+    if module.partition(".")[0] in OLD_MODULES.get(framework, ()):
         return True
     parts = module.split(".")
     return any(".".join(parts[:count]) in ANY_MODULE for count in range(1, len(parts) + 1))

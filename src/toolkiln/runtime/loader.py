@@ -116,7 +116,7 @@ def import_file(file: str) -> types.ModuleType:
     elif stem not in sys.stdlib_module_names:
         sys.modules[stem] = module
     data = loader.get_data(file)
-    finder.install(is_open_webui=b"\nclass Tools" in data)
+    finder.install(data)
     unavailable.importing = True
     try:
         # Compiled here: the loader would look for cached bytecode, which never exists.

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from toolkiln.frameworks.modules import OLD_OPEN_WEBUI, PACKAGES, STAND_INS, is_provided
+from toolkiln.frameworks.modules import OLD_MODULES, PACKAGES, STAND_INS, is_provided
 from toolkiln.frameworks.tool_context import instead_of
 from toolkiln.model.imports import Difference, PackageUse
 from toolkiln.model.source import Finding, Reading
@@ -106,8 +106,9 @@ def inspect(
         for dotted, found in _imports(module):
             if dotted.partition(".")[0] not in local or listed.provide(dotted):
                 imported.setdefault(dotted, found)
+    is_suna = any(name.startswith("agentpress.") for name in imported)
     foreign = {
-        _full_name(name, reading): item
+        _full_name(name, reading, is_suna=is_suna): item
         for name, item in imported.items()
         if name.partition(".")[0] not in NEVER_HELPERS
     }
@@ -163,11 +164,12 @@ def _first_uses(nodes: Sequence[ast.AST]) -> dict[str, int]:
     return lines
 
 
-def _full_name(dotted: str, reading: Reading) -> str:
-    """Return the name of a module that first versions of Open WebUI had at the top."""
+def _full_name(dotted: str, reading: Reading, *, is_suna: bool) -> str:
+    """Return the name of a module that first versions of a framework had at the top."""
     is_open_webui = any(spec.dialect is Dialect.OPEN_WEBUI for spec in reading.tools)
-    is_old = is_open_webui and dotted.partition(".")[0] in OLD_OPEN_WEBUI
-    return f"open_webui.{dotted}" if is_old else dotted
+    framework = "open_webui" if is_open_webui else "core" if is_suna else ""
+    is_old = dotted.partition(".")[0] in OLD_MODULES.get(framework, ())
+    return f"{framework}.{dotted}" if is_old else dotted
 
 
 def _requirements(items: Iterable[str]) -> Requirements:

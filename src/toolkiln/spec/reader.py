@@ -26,7 +26,7 @@ from toolkiln.spec.limits import MAX_PARAMETERS, MAX_TOOLS, BudgetExceeded
 from toolkiln.spec.local_imports import VersionFiles
 from toolkiln.spec.namespace import Module
 from toolkiln.spec.options import DeclaredOptions
-from toolkiln.spec.requirements import read_requirements, requirements_of_open_webui
+from toolkiln.spec.requirements import read_requirements, requirements_of_framework
 
 _MODULE_CHARACTERS = 200_000
 """Maximum of documentation about a file in all of its tools together."""
@@ -94,8 +94,8 @@ def _tools(
     version_files.load_helpers(module, nodes, findings)
     declared = _within_limits(declarations(module, findings), findings)
     more = [item for d in declared for item in d.requirements]
-    if any(d.dialect is Dialect.OPEN_WEBUI for d in declared):
-        more += requirements_of_open_webui(module, requirements)
+    if any(d.dialect in (Dialect.OPEN_WEBUI, Dialect.TOOLKIT) for d in declared):
+        more += requirements_of_framework(module, requirements)
     if more:
         requirements = read_requirements(source, text, more)
     patterns = _file_patterns(declared, requirements.table, source, findings)

@@ -321,7 +321,7 @@ def check_imports(
     module's name on an index, so a guess must not be installed.
     """
     reported = set()
-    is_open_webui = is_open_webui_file(module)
+    framework = framework_of(module)
     for dotted, line in _imports(module):
         top = dotted.partition(".")[0]
         distribution = distribution_of(dotted)
@@ -330,7 +330,7 @@ def check_imports(
         if requirements.provide(dotted) or _is_among(listed, dotted):
             continue
         parent = dotted.rpartition(".")[0]
-        if any(is_provided(name, is_open_webui=is_open_webui) for name in (dotted, parent)):
+        if any(is_provided(name, framework=framework) for name in (dotted, parent)):
             continue  # the sandbox has a stand-in
         if module.loader.helper(module, top, 0) is None:
             reported.add(distribution or top)
@@ -360,18 +360,27 @@ def distribution_of(module: str) -> str | None:
     return None
 
 
-def is_open_webui_file(module: Module) -> bool:
-    """Return whether a file is written for Open WebUI: it has a class `Tools`."""
-    return any(node.name == "Tools" for node in module.classes)
+def framework_of(module: Module) -> str:
+    """Return the package of the framework that a file is written for: `core` is Suna's.
+
+    Only those that cannot be required matter here; "" stands for all others.
+    """
+    if any(node.name == "Tools" for node in module.classes):
+        return "open_webui"
+    is_suna = any(
+        name.startswith(("agentpress.", "core.agentpress.")) for name, _ in _imports(module)
+    )
+    return "core" if is_suna else ""
 
 
-def requirements_of_open_webui(module: Module, requirements: Requirements) -> list[tuple[str, int]]:
-    """Return packages that a file for Open WebUI imports, which installs them for every tool."""
+def requirements_of_framework(module: Module, requirements: Requirements) -> list[tuple[str, int]]:
+    """Return packages that a file imports and its framework installs for every tool."""
     found: dict[str, int] = {}
-    for node in ast.walk(module.tree):
+    installed = _INSTALLED_WITH.get(framework_of(module), frozenset())
+    for node in ast.walk(module.tree) if installed else ():
         for name in imported_modules(node):
             distribution = distribution_of(name)
-            if distribution in _WITH_OPEN_WEBUI and not requirements.provide(name):
+            if distribution in installed and not requirements.provide(name):
                 found.setdefault(distribution, getattr(node, "lineno", 1))
     return list(found.items())
 
@@ -404,32 +413,33 @@ def _normalised(name: str) -> str:
 
 
 _SAME_NAME = {
-    "aiofiles", "aiohttp", "aiosqlite", "anthropic", "anyio", "arrow", "asyncpg", "attrs",
-    "babel", "bcrypt", "boto3", "botocore", "cachetools", "cattrs", "certifi", "chardet",
-    "click", "colorama", "croniter", "cryptography", "django", "docker", "duckdb",
-    "elasticsearch", "faker", "fastapi", "feedparser", "flask", "geopy", "html5lib", "httpx",
-    "humanize", "icalendar", "imageio", "jinja2", "jsonschema", "kubernetes", "langchain", "loguru",
-    "lxml", "markdown", "markupsafe", "matplotlib", "mcp", "msgpack", "msgspec", "networkx",
-    "nltk", "numpy", "openai", "openpyxl", "orjson", "pandas", "paramiko", "passlib",
-    "pdfplumber", "pendulum", "phonenumbers", "playwright", "plotly", "polars", "psutil",
-    "psycopg", "pyarrow", "pycountry", "pygments", "pymongo", "pymysql", "pyparsing", "pypdf",
-    "pytest", "pytz", "qrcode", "rapidfuzz", "redis", "regex", "reportlab", "requests", "rich",
-    "scipy", "seaborn", "selenium", "setuptools", "shapely", "simplejson", "spacy",
-    "sqlalchemy", "starlette", "statsmodels", "stripe", "sympy", "tabulate", "tenacity",
-    "tensorflow", "tiktoken", "toml", "tomli", "tomlkit", "torch", "tqdm", "transformers",
-    "typer", "tzdata", "tzlocal", "unidecode", "urllib3", "uvicorn", "validators", "websockets",
-    "werkzeug", "xlrd", "xlsxwriter", "xmltodict",
+    "aiofiles", "aiohttp", "aiosqlite", "anthropic", "anyio", "arrow", "asyncpg", "attrs", "babel",
+    "bcrypt", "boto3", "botocore", "cachetools", "cattrs", "certifi", "chardet", "click",
+    "colorama", "croniter", "cryptography", "django", "docker", "duckdb", "elasticsearch", "faker",
+    "fastapi", "feedparser", "flask", "geopy", "html5lib", "httpx", "humanize", "icalendar",
+    "imageio", "jinja2", "jsonschema", "kubernetes", "langchain", "litellm", "loguru", "lxml",
+    "markdown", "markupsafe", "matplotlib", "mcp", "msgpack", "msgspec", "networkx", "nltk",
+    "numpy", "openai", "openpyxl", "orjson", "pandas", "paramiko", "passlib", "pdfplumber",
+    "pendulum", "phonenumbers", "playwright", "plotly", "polars", "psutil", "psycopg", "pyarrow",
+    "pycountry", "pygments", "pymongo", "pymysql", "pyparsing", "pypdf", "pytest", "pytz", "qrcode",
+    "rapidfuzz", "realitydefender", "redis", "regex", "replicate", "reportlab", "requests", "rich",
+    "scipy", "seaborn", "selenium", "setuptools", "shapely", "simplejson", "spacy", "sqlalchemy",
+    "starlette", "statsmodels", "stripe", "structlog", "svglib", "sympy", "tabulate", "tenacity",
+    "tensorflow", "tiktoken", "toml", "tomli", "tomlkit", "torch", "tqdm", "transformers", "typer",
+    "tzdata", "tzlocal", "unidecode", "urllib3", "uvicorn", "validators", "websockets", "werkzeug",
+    "xlrd", "xlsxwriter", "xmltodict",
 }  # fmt: skip
 """Modules whose distribution has the same name."""
 _OTHER_NAMES = {
     "Crypto": "pycryptodome", "Levenshtein": "levenshtein", "MySQLdb": "mysqlclient",
-    "OpenSSL": "pyopenssl", "PIL": "pillow", "PyPDF2": "pypdf2", "attr": "attrs",
-    "azure.identity": "azure-identity", "azure.storage.blob": "azure-storage-blob",
+    "OpenSSL": "pyopenssl", "PIL": "pillow", "PyPDF2": "pypdf2", "apify_client": "apify-client",
+    "attr": "attrs", "azure.identity": "azure-identity", "azure.storage.blob": "azure-storage-blob",
     "bs4": "beautifulsoup4", "bson": "pymongo", "charset_normalizer": "charset-normalizer",
-    "cv2": "opencv-python", "dateutil": "python-dateutil", "discord": "discord.py",
-    "dns": "dnspython", "docx": "python-docx", "dotenv": "python-dotenv",
-    "email_validator": "email-validator", "fitz": "pymupdf", "git": "gitpython",
-    "github": "pygithub", "google.api_core": "google-api-core", "google.auth": "google-auth",
+    "chunkr_ai": "chunkr-ai", "cv2": "opencv-python", "dateutil": "python-dateutil",
+    "daytona_sdk": "daytona-sdk", "discord": "discord.py", "dns": "dnspython",
+    "docx": "python-docx", "dotenv": "python-dotenv", "email_validator": "email-validator",
+    "exa_py": "exa-py", "fitz": "pymupdf", "git": "gitpython", "github": "pygithub",
+    "google.api_core": "google-api-core", "google.auth": "google-auth",
     "google.cloud.bigquery": "google-cloud-bigquery",
     "google.cloud.storage": "google-cloud-storage", "google.genai": "google-genai",
     "google.generativeai": "google-generativeai", "google.oauth2": "google-auth",
@@ -442,19 +452,31 @@ _OTHER_NAMES = {
     "serial": "pyserial", "skimage": "scikit-image", "sklearn": "scikit-learn",
     "slack_sdk": "slack-sdk", "slugify": "python-slugify",
     "snowflake.connector": "snowflake-connector-python", "socks": "pysocks",
-    "telegram": "python-telegram-bot", "usb": "pyusb", "websocket": "websocket-client",
-    "yaml": "pyyaml", "youtube_transcript_api": "youtube-transcript-api", "zmq": "pyzmq",
+    "tavily": "tavily-python", "telegram": "python-telegram-bot", "usb": "pyusb",
+    "websocket": "websocket-client", "yaml": "pyyaml",
+    "youtube_transcript_api": "youtube-transcript-api", "zmq": "pyzmq",
 }  # fmt: skip
 """Modules whose distribution has a different name. Namespace packages are listed by submodule."""
-_WITH_OPEN_WEBUI = frozenset({
-    "aiofiles", "aiohttp", "anthropic", "anyio", "azure-identity", "azure-storage-blob", "bcrypt",
-    "beautifulsoup4", "boto3", "chardet", "cryptography", "google-api-python-client",
-    "google-auth", "google-auth-oauthlib", "google-cloud-storage", "google-genai", "httpx",
-    "jinja2", "loguru", "lxml", "markdown", "mcp", "numpy", "openai", "openpyxl", "pandas",
-    "pillow", "psutil", "pyjwt", "pymongo", "pymysql", "pypdf", "python-dateutil",
-    "python-dotenv", "python-jose", "python-pptx", "pytz", "pyyaml", "redis", "regex", "requests",
-    "rich", "sqlalchemy", "tenacity", "tiktoken", "tqdm", "urllib3", "validators", "websockets",
-    "xlrd", "youtube-transcript-api",
-})  # fmt: skip
-"""Distributions that Open WebUI installs, so that its tool files do not list them."""
+_INSTALLED_WITH = {
+    "core": frozenset({
+        "aiohttp", "anthropic", "apify-client", "beautifulsoup4", "boto3", "chardet", "chunkr-ai",
+        "croniter", "cryptography", "daytona-sdk", "email-validator", "exa-py", "fastapi",
+        "google-api-python-client", "google-auth", "google-auth-oauthlib", "httpx", "litellm",
+        "mcp", "openai", "openpyxl", "orjson", "paramiko", "phonenumbers", "pillow", "psutil",
+        "psycopg", "pyjwt", "pypdf2", "python-docx", "python-dotenv", "python-pptx", "pyyaml",
+        "realitydefender", "redis", "replicate", "reportlab", "requests", "sqlalchemy", "stripe",
+        "structlog", "svglib", "tavily-python",
+    }),
+    "open_webui": frozenset({
+        "aiofiles", "aiohttp", "anthropic", "anyio", "azure-identity", "azure-storage-blob",
+        "bcrypt", "beautifulsoup4", "boto3", "chardet", "cryptography", "google-api-python-client",
+        "google-auth", "google-auth-oauthlib", "google-cloud-storage", "google-genai", "httpx",
+        "jinja2", "loguru", "lxml", "markdown", "mcp", "numpy", "openai", "openpyxl", "pandas",
+        "pillow", "psutil", "pyjwt", "pymongo", "pymysql", "pypdf", "python-dateutil",
+        "python-dotenv", "python-jose", "python-pptx", "pytz", "pyyaml", "redis", "regex",
+        "requests", "rich", "sqlalchemy", "tenacity", "tiktoken", "tqdm", "urllib3", "validators",
+        "websockets", "xlrd", "youtube-transcript-api",
+    }),
+}  # fmt: skip
+"""Distributions that frameworks install, so that their tool files do not list them."""
 _NAMESPACES = frozenset(name.partition(".")[0] for name in _OTHER_NAMES if "." in name)
