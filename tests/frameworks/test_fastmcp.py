@@ -153,9 +153,14 @@ TOOLS = {
         class FastMCP:
             def tool(self, function):
                 return FunctionTool(function)
+
+
+        class Image:
+            def __init__(self, data):
+                self.path, self.data, self._format = None, data, "gif"
     """,
     "installed/server.py": """
-        from fastmcp import FastMCP
+        from fastmcp import FastMCP, Image
 
         mcp = FastMCP()
 
@@ -164,6 +169,12 @@ TOOLS = {
         async def answer(question: str) -> str:
             'Answer a question.'
             return f"{question} 42"
+
+
+        @mcp.tool
+        def sketch() -> list[Image]:
+            'Draw a sketch.'
+            return [Image(b"GIF"), "a sketch"]
     """,
     "factory.py": '''
         from mcp.server.fastmcp import Context, FastMCP
@@ -244,6 +255,7 @@ CALLS: list[tuple[str, dict[str, Any], Any]] = [
     ("cover", {"title": "<svg/>"}, "image.svg"),
     ("look_up", {"title": "Emma"}, {"title": "Emma"}),
     ("texts", {}, ["one", "two"]),
+    ("sketch", {}, ["image.gif", "a sketch"]),
     ("answer", {"question": "why?"}, "why? 42"),
     ("greet", {"name": "Ada"}, "hello Ada"),
     ("leave", {"name": "Ada"}, "bye Ada"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from toolkiln.define import ToolError
 from toolkiln.frameworks.reply import File as _File
-from toolkiln.frameworks.reply import Reply
+from toolkiln.frameworks.reply import Reply, as_stand_in
 from toolkiln.frameworks.unavailable import Unavailable
 
 TYPE_CHECKING = False
@@ -183,8 +183,9 @@ class File(_Media):
 class ToolResult(Reply):
     """A text with media; those that are only addresses are listed in the value."""
 
-    def __init__(self, content: str = "", **media: list[_Media] | None) -> None:
-        listed = [item for items in media.values() for item in items or ()]
+    def __init__(self, content: str = "", **media: Any) -> None:
+        kinds = ("images", "videos", "audios", "files")
+        listed = [as_stand_in(item) for kind in kinds for item in media.get(kind) or ()]
         self.content = content
         self.__dict__.update(media)
         self.reply_files = [item for item in listed if item.url is None]

@@ -135,6 +135,9 @@ TOOL_OBJECTS: dict[str, tuple[str, ...]] = {
 }
 """Where the tool objects of installed frameworks keep their function, by top-level package."""
 
+RESULTS = {"agno": "agno", "fastmcp": "fastmcp", "mcp": "fastmcp", "mcp_types": "fastmcp"}
+"""Stand-ins that know the results of installed frameworks, by top-level package."""
+
 TOOL_ERRORS = {
     "agno": "AgentRunException",
     "fastmcp": "ToolError",

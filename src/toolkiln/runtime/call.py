@@ -9,7 +9,7 @@ import _thread
 import os
 import sys
 
-from toolkiln.frameworks.modules import TOOL_ERRORS
+from toolkiln.frameworks.modules import RESULTS, TOOL_ERRORS
 from toolkiln.runtime.loader import (
     ArgumentsRejected,
     BadSettings,
@@ -95,8 +95,9 @@ def _result(entry: EntryPoint, call: Mapping[str, Any], channel: Channel) -> Fra
     value = entry.bind(call["arguments"], injected, caller)()
     if hasattr(value, "__await__"):
         value = run_awaitable(value)
-    reply = sys.modules.get("toolkiln.frameworks.reply")
-    if reply is not None:
+    if not sys.modules.keys().isdisjoint(("toolkiln.frameworks.reply", *RESULTS)):
+        from toolkiln.frameworks import reply
+
         value = reply.delivered(value, lambda name, data: channel.send(file_frame(name, data)))
     if entry.is_open_webui and (page := _page(value)) is not None:
         message, value = page
