@@ -26,6 +26,7 @@ TOOLS = {
         version: 1.2.0
         """
 
+        import inspect
         import logging
         from typing import Any, Awaitable, Callable, Optional
 
@@ -102,6 +103,7 @@ TOOLS = {
                 user = Users.get_user_by_id(__user__["id"])
                 assert await Users.get_user_by_id(__user__["id"]) == user
                 assert UserModel(**__user__).id == user.id and not __request__
+                assert inspect.iscoroutinefunction(__event_emitter__)
                 return f"{user.name} <{user.email}> ({user.role}) moored {boat}"
 
             def pier_map(self, with_context: bool = False):
@@ -167,6 +169,8 @@ TOOLS = {
                     return app.state.config.get("x")
                 if what == "http":
                     raise HTTPException(status_code=404, detail="no such pier")
+                if what == "users":
+                    return Users.get_users()
                 return Users.get_user_by_id("somebody else").name
 
             def sign(self, __user__: dict = {}) -> str:
@@ -280,6 +284,7 @@ async def test_parameters_have_what_the_call_has_or_are_empty(kiln: Kiln) -> Non
         ("reach", {"what": "request"}, "__request__.base_url is not available in the sandbox: a"),
         ("reach", {"what": "upload"}, "open_webui.config.UPLOAD_DIR is not available"),
         ("reach", {"what": "state"}, "open_webui.main.app.state.config.get is not available"),
+        ("reach", {"what": "users"}, "open_webui.models.users.Users.get_users is not available"),
         ("reach", {"what": "other"}, "for other users than the caller"),
         ("reach", {"what": "http"}, "no such pier"),
         ("ask_captain", {"event": {"type": "execute", "data": {}}}, "'execute' of __event_call__"),

@@ -59,8 +59,8 @@ def parameters(names: set[str], caller: Mapping[str, Any], context: Context) -> 
     }
     values: dict[str, Any] = {
         "__user__": user,
-        "__event_emitter__": EventEmitter(context),
-        "__event_call__": EventCall(context),
+        "__event_emitter__": EventEmitter(context).emit,
+        "__event_call__": EventCall(context).ask,
         "__request__": NoRequest(),
         "__metadata__": metadata,
         "__model__": model,
@@ -93,7 +93,7 @@ class EventEmitter:
         self._context = context
         self._steps = 0
 
-    async def __call__(self, event: Any) -> None:
+    async def emit(self, event: Any) -> None:
         """Report an event: as progress, as a log line, as files, otherwise as a message."""
         kind = event.get("type") if isinstance(event, dict) else None
         data = event.get("data") if isinstance(event, dict) else None
@@ -102,7 +102,7 @@ class EventEmitter:
         elif kind == "status":
             self._steps += 1
             total = self._steps if data.get("done") else None
-            self._context.report_progress(self._steps, total, str(data.get("description", "")))
+            self._context.report_progress(self._steps, total, str(data.get("description") or ""))
         elif kind == "notification":
             level = _LEVELS.get(str(data.get("type")), 20)
             self._context.log(str(data.get("content", "")), level)
@@ -159,7 +159,7 @@ class EventCall:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def __call__(self, event: Any) -> Any:
+    async def ask(self, event: Any) -> Any:
         """Ask for a confirmation or a text and return it, or False if the person refuses.
 
         Raises:

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from toolkiln.define import ToolError
 from toolkiln.frameworks.open_webui import parameters
+from toolkiln.frameworks.unavailable import Unavailable
 
 
 class UserModel(BaseModel):
@@ -32,33 +33,20 @@ class UserModel(BaseModel):
         return self
 
 
-class Users:
-    """The users of Open WebUI, of whom a call knows its caller."""
+class _Users(Unavailable):
+    def get_user_by_id(self, id: str | None, *_: object, **__: object) -> UserModel:  # noqa: A002
+        return self._caller("id", id)
 
-    @staticmethod
-    def get_user_by_id(id: str | None, *_: object, **__: object) -> UserModel:  # noqa: A002
-        """Return the caller.
+    def get_user_by_email(self, email: str | None, *_: object, **__: object) -> UserModel:
+        return self._caller("email", email)
 
-        Raises:
-            ToolError: the id is not the caller's.
-        """
-        if id != parameters.user.get("id"):
+    def _caller(self, field: str, value: str | None) -> UserModel:
+        if value != parameters.user.get(field):
             raise ToolError(
-                "Users.get_user_by_id is not available in the sandbox for other users than the "
-                "caller"
+                f"{self._name}.get_user_by_{field} is not available in the sandbox for other "
+                "users than the caller"
             )
         return UserModel(**parameters.user)
 
-    @staticmethod
-    def get_user_by_email(email: str, *_: object, **__: object) -> UserModel:
-        """Return the caller.
 
-        Raises:
-            ToolError: the address is not the caller's.
-        """
-        if not email or email != parameters.user.get("email"):
-            raise ToolError(
-                "Users.get_user_by_email is not available in the sandbox for other users than "
-                "the caller"
-            )
-        return UserModel(**parameters.user)
+Users = _Users("open_webui.models.users.Users")
