@@ -27,12 +27,14 @@ TOOLS = {
         """
 
         import inspect
+        import io
         import logging
         from typing import Any, Awaitable, Callable, Optional
 
         from fastapi import HTTPException, Request, UploadFile
         from fastapi.responses import HTMLResponse, JSONResponse
         from pydantic import BaseModel, Field
+        from starlette.datastructures import Headers
 
         from open_webui.config import UPLOAD_DIR
         from open_webui.env import SRC_LOG_LEVELS
@@ -40,6 +42,7 @@ TOOLS = {
         from open_webui.models.chats import Chats
         from open_webui.models.files import FileForm, Files
         from open_webui.models.users import UserModel, Users
+        from open_webui.routers.files import upload_file_handler
         from open_webui.routers.images import GenerateImageForm, image_generations
         from open_webui.utils.misc import (
             add_or_update_system_message, get_last_user_message, pop_system_message
@@ -88,6 +91,7 @@ TOOLS = {
 
                 :param boat: The name of the boat.
                 """
+                user = Users.get_user_by_id(__user__["id"])
                 emitter = EventEmitter(__event_emitter__)
                 await emitter.status(f"Mooring {boat}")
                 files = [{"type": "image", "url": PIXEL}]
@@ -99,8 +103,14 @@ TOOLS = {
                     ("files", {"files": [{"type": "file", "url": "/api/v1/files/7"}]}),
                 ):
                     await __event_emitter__({"type": kind, "data": data})
+                headers = Headers({"Content-Type": "text/plain"})
+                body = io.BytesIO(b"pier 4")
+                upload = UploadFile(file=body, filename="berth.txt", headers=headers)
+                uploaded = await upload_file_handler(
+                    request=__request__, file=upload, metadata={}, process=False, user=user
+                )
+                assert uploaded.id and uploaded.meta["content_type"] == "text/plain"
                 await emitter.status("Moored", done=True)
-                user = Users.get_user_by_id(__user__["id"])
                 assert await Users.get_user_by_id(__user__["id"]) == user
                 assert UserModel(**__user__).id == user.id and not __request__
                 assert inspect.iscoroutinefunction(__event_emitter__)
@@ -216,7 +226,8 @@ async def test_events_are_progress_log_lines_files_and_messages(kiln: Kiln) -> N
         ("The tide is low.", "warning")
     ]
     assert [(file.name, file.data) for file in result.files] == [
-        ("image-1.png", b"\x89PNG\r\n\x1a\n")
+        ("image-1.png", b"\x89PNG\r\n\x1a\n"),
+        ("berth.txt", b"pier 4"),
     ]
     assert [message["type"] for message in result.messages] == ["message", "citation", "files"]
     assert result.messages[0]["data"] == {"content": "It is **moored**."}

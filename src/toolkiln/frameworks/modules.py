@@ -34,7 +34,11 @@ _MODULES = {
     ),
     "open_webui.env": ("open_webui.env",),
     "open_webui.messages": ("open_webui.utils.misc",),
-    "open_webui.users": ("open_webui.apps.webui.models.users", "open_webui.models.users"),
+    "open_webui.models": (
+        "open_webui.apps.webui.models.users",
+        "open_webui.models.users",
+        "open_webui.routers.files",
+    ),
     "pydantic_v1": ("langchain.pydantic_v1", "langchain_core.pydantic_v1"),
     "responses": (
         "fastapi", "fastapi.concurrency", "fastapi.exceptions", "fastapi.responses",

@@ -21,7 +21,9 @@ _MEDIA_TYPES = {"jpeg": "jpg", "mpeg": "mp3", "plain": "txt", "svg+xml": "svg"}
 """Subtypes of media types that are no suffix of files."""
 
 user: dict[str, Any] = {}
-"""The user of the running call, for the stand-in of `Users`."""
+"""The user of the running call."""
+_contexts: list[Context] = []
+"""The context of the running call."""
 
 
 class NoRequest(Unavailable):
@@ -37,6 +39,7 @@ class NoRequest(Unavailable):
 def parameters(names: set[str], caller: Mapping[str, Any], context: Context) -> dict[str, Any]:
     """Return the values of some parameters; those that are unknown keep their default."""
     request = caller.get("request") or {}
+    _contexts[:] = [context]
     _set_user(caller, request)
     chat = request.get("chat_id") or caller.get("channel_id") or ""
     message = request.get("message_id") or ""
@@ -122,19 +125,19 @@ class EventEmitter:
                 suffix = media_type.rpartition("/")[2]
                 suffix = _MEDIA_TYPES.get(suffix, suffix)
                 name = str(item.get("name") or f"{item.get('type', 'file')}-{number}.{suffix}")
-                send_bytes(self._context, name, body)
+                send_bytes(name, body)
         return bool(contents) and None not in contents
 
 
-def send_bytes(context: Context, name: str, body: bytes) -> None:
-    """Send bytes to the caller as a file."""
+def send_bytes(name: str, body: bytes) -> None:
+    """Send bytes to the caller of the running call as a file."""
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory() as folder:
         file = Path(folder) / (Path(name).name or "file")
         file.write_bytes(body)
-        context.send_file(file)
+        _contexts[0].send_file(file)
 
 
 def _content(item: Any) -> tuple[str, bytes] | None:

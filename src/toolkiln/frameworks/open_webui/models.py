@@ -1,6 +1,10 @@
-"""Stand-in for `open_webui.models.users`: the caller is the only user that a call knows."""
+"""Stand-in for Open WebUI's users and uploads.
+
+The caller is the only user that a call knows. An uploaded file goes to the caller.
+"""
 
 from typing import Any
+from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict
 
@@ -9,10 +13,18 @@ from toolkiln.frameworks.open_webui import parameters
 from toolkiln.frameworks.unavailable import Unavailable
 
 
-class UserModel(BaseModel):
-    """A user; fields that a call does not know are None."""
+class _Model(BaseModel):
+    """A value that can be awaited: Open WebUI's functions are asynchronous in some versions."""
 
     model_config = ConfigDict(extra="allow")
+
+    def __await__(self) -> Any:
+        yield from ()
+        return self
+
+
+class UserModel(_Model):
+    """A user; fields that a call does not know are None."""
 
     id: str | None = None
     name: str | None = None
@@ -26,11 +38,6 @@ class UserModel(BaseModel):
     last_active_at: int = 0
     updated_at: int = 0
     created_at: int = 0
-
-    def __await__(self) -> Any:
-        """Return the user: Open WebUI's functions are asynchronous in some versions only."""
-        yield from ()
-        return self
 
 
 class _Users(Unavailable):
@@ -50,3 +57,20 @@ class _Users(Unavailable):
 
 
 Users = _Users("open_webui.models.users.Users")
+
+
+class FileModel(_Model):
+    """A file that was uploaded."""
+
+    id: str
+    filename: str
+    meta: dict[str, Any] = {}
+
+
+def upload_file_handler(request: object, file: Any, *_: object, **__: object) -> FileModel:  # noqa: ARG001
+    """Send a file to the caller."""
+    name = file.filename or "file"
+    body = file.file.read()
+    parameters.send_bytes(name, body)
+    meta = {"name": name, "content_type": file.content_type, "size": len(body)}
+    return FileModel(id=uuid4().hex, filename=name, meta=meta)
