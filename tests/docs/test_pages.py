@@ -248,7 +248,7 @@ def test_limits_hints_and_settings_are_on_the_page() -> None:
         "- Core: cannot be disabled.",
         "- Calls of one batch run one at a time.",
         "- Kind of output: `file`",
-        "- Output is truncated after 50,000 characters.",
+        "- Output is truncated after 60,000 characters.",
         "- Stopped after exceeding 2.5 seconds, 3 seconds of CPU time, 1,000,000 bytes of memory, "
         "5,000 bytes of files, 4 processes.",
     ]

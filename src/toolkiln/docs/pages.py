@@ -177,7 +177,8 @@ def _behaviour(spec: ToolSpec) -> Iterator[list[Inline]]:
     yield [TextSpan(f"Calls of one batch run {order}.")]
     if spec.output_kind:
         yield [TextSpan("Kind of output: "), CodeSpan(spec.output_kind)]
-    yield [TextSpan(f"Output is truncated after {spec.limits.return_char_limit:,} characters.")]
+    characters = spec.output_characters(spec.output_kind)
+    yield [TextSpan(f"Output is truncated after {characters:,} characters.")]
     if limits := list(_limits(spec.limits)):
         yield [TextSpan(f"Stopped after exceeding {', '.join(limits)}.")]
 

@@ -9,18 +9,9 @@ from typing import Any, NamedTuple
 
 from toolkiln.execution.executor import ExecutionOutcome
 from toolkiln.execution.outcomes import error_text
-from toolkiln.model.spec import Limits, Role, ToolSpec
+from toolkiln.model.spec import OUTPUT_CHARACTERS, Role, ToolSpec
 from toolkiln.runtime.wire import encode
 
-_CHARACTERS = {
-    "knowledge": 60_000,
-    "file": 60_000,
-    "file_view": 60_000,
-    "execution_result": 8_000,
-    "error": 8_000,
-    "status": 2_000,
-}
-_DEFAULT_CHARACTERS: int = Limits.model_fields["return_char_limit"].default
 _MAX_CHARACTERS = 10_000_000
 """Limit of prompts and resources, which no model calls; larger than any value."""
 _LINE_REACH = 200
@@ -97,9 +88,7 @@ def limit_of(spec: ToolSpec, kind: str | None) -> int:
     """Return how many characters the model reads of an output of this kind."""
     if spec.role is not Role.TOOL:
         return _MAX_CHARACTERS
-    # A limit set by the author takes precedence over that of the kind.
-    own = spec.limits.return_char_limit
-    return own if own != _DEFAULT_CHARACTERS or kind is None else _CHARACTERS.get(kind, own)
+    return spec.output_characters(kind)
 
 
 def _parts(outcome: ExecutionOutcome, spec: ToolSpec) -> tuple[list[tuple[str, int]], int]:
@@ -111,7 +100,7 @@ def _parts(outcome: ExecutionOutcome, spec: ToolSpec) -> tuple[list[tuple[str, i
         more = {k: v for k, v in outcome.value.items() if k not in ("success", "error")}
         message += f"\n{render(more)}" if more else ""
     if not outcome.is_tool_result:
-        return [(message, _CHARACTERS["error"])], _CHARACTERS["error"]
+        return [(message, OUTPUT_CHARACTERS["error"])], OUTPUT_CHARACTERS["error"]
     stdout, stderr = outcome.value["stdout"], outcome.value["stderr"]
     if error and error.message == stdout:
         stdout = ""

@@ -83,6 +83,17 @@ class Limits(Value):
     return_char_limit: int = 50_000
 
 
+OUTPUT_CHARACTERS = {
+    "knowledge": 60_000,
+    "file": 60_000,
+    "file_view": 60_000,
+    "execution_result": 8_000,
+    "error": 8_000,
+    "status": 2_000,
+}
+"""How much a model reads of an output, by its kind."""
+
+
 class Permissions(Value):
     """Permissions that a tool requests; the operator has to grant them."""
 
@@ -227,6 +238,13 @@ class ToolSpec(Value):
         """Whether listings for people include it; hidden tools can still be called."""
         kit = self.toolkit
         return self.is_core or (self.visible and (kit is None or kit.visible or kit.is_core))
+
+    def output_characters(self, kind: str | None) -> int:
+        """Return how many characters of an output of this kind a model reads."""
+        own = self.limits.return_char_limit
+        if own != Limits.model_fields["return_char_limit"].default or kind is None:
+            return own  # a limit set by the author takes precedence over that of the kind
+        return OUTPUT_CHARACTERS.get(kind, own)
 
     def detailed_description(self) -> str:
         """Render the documentation as Markdown, for a model that has chosen the tool."""
