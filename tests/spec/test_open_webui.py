@@ -94,6 +94,7 @@ def test_the_frontmatter_describes_the_toolkit_and_lists_requirements() -> None:
     assert tool.toolkit.display_name == "Weather Station"
     assert tool.toolkit.description == "Tells the weather: today and tomorrow."
     assert tool.requirements == ("httpx>=0.27", "pydantic")
+    assert tool.documentation.module == ()
 
 
 def test_valves_are_settings_of_operator_and_user() -> None:

@@ -134,6 +134,8 @@ def _module_sections(
     """Yield a file's docstring and its public functions that are no tools."""
     room = _MODULE_CHARACTERS // max(len(declared), 1)
     offered = {declaration.function for declaration in declared}
+    if any(declaration.dialect is Dialect.OPEN_WEBUI for declaration in declared):
+        text = None  # fields such as the title, which are read elsewhere
     texts = [("Module", inspect.cleandoc(text or ""))]
     for function in module.functions if declared else ():
         name = function.name
