@@ -82,7 +82,7 @@ SHOWN = {
 """The test that shows the promised behaviour, by row."""
 KEPT = {
     6: "writing a tool leaves no RST stub",
-    9: "`UNSANDBOXED_EXEC` alone does not suffice",
+    9: "takes the privilege `WRITE_TOOLS`, which `UNSANDBOXED_EXEC` includes",
     86: "The name of a toolkit is that of its class",
     99: "The protocol between a client and the workers is private and sealed",
     103: "There are no operations of a chat platform's SDK",
