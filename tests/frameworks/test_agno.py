@@ -239,6 +239,37 @@ async def test_errors_are_those_of_the_author(kiln: Kiln) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "\n        ".join(["x = [self.f]", *["x = x + x"] * 60]),
+        "\n        ".join(["x = 'a'", *["x = x + x"] * 60]),
+        "\n        ".join(["x = [1]", *["x += x"] * 60]),
+        "x = [0] + [1] * 9\n        " + "".join(f"\n{' ' * (8 + n)}for _ in x:" for n in range(9))
+        + f"\n{' ' * 17}self.f()",
+        "self.f()\n        self.f()",
+    ],
+)  # fmt: skip
+async def test_a_hostile_constructor_is_given_up(body: str) -> None:
+    source = f"""
+from agno.tools import Toolkit
+
+
+class Endless(Toolkit):
+    def __init__(self):
+        self.f()
+        {body}
+
+    def f(self):
+        self.f()
+        self.f()
+"""
+
+    reading = read(source, "<memory>")
+
+    assert not reading.tools
+
+
 async def test_what_the_defaults_leave_out_is_reported() -> None:
     source = """
 from agno.tools import Toolkit

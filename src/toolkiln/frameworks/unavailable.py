@@ -61,7 +61,10 @@ class Unavailable:
     def __await__(self) -> Any:
         self._raise()
 
-    __len__ = __enter__ = __aenter__ = __int__ = __float__ = __str__ = __await__
+    __len__ = __enter__ = __aenter__ = __int__ = __float__ = __await__
+
+    def __str__(self) -> str:
+        return repr(self) if importing else self._raise()
 
     def __repr__(self) -> str:
         return f"<{self._name}, which is not available in the sandbox>"

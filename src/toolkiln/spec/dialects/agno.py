@@ -313,7 +313,10 @@ class _Construction:
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 first, second = self._value(left, frame), self._value(right, frame)
                 is_known = type(first) is type(second) and isinstance(first, list | str)
-                return first + second if is_known else _UNKNOWN
+                if not is_known:
+                    return _UNKNOWN
+                frame.scope.module.budget.spend(len(first) + len(second))
+                return first + second
             case ast.ListComp(elt=element, generators=[generator]) if not generator.ifs:
                 listed = []
                 for item in _items(self._value(generator.iter, frame)):
