@@ -12,6 +12,7 @@ from toolkiln.define import ToolDenied, ToolError, ToolResult
 from toolkiln.execution.classification import Failure, failure_in, is_refusal
 from toolkiln.execution.executor import ExecutionOutcome, Invocation
 from toolkiln.execution.inline import InlineExecutor
+from toolkiln.frameworks import suna
 from toolkiln.model.call import Status
 from toolkiln.model.spec import Dialect, ToolSpec
 from toolkiln.model.tool import ResolvedTool
@@ -321,6 +322,10 @@ def ends(outcome: ExecutionOutcome) -> tuple[Status, str | None, str | None]:
         (ToolResult(False, "a"), (Status.FAILED, "tool_error", "a")),
         (ToolResult(False), (Status.FAILED, "tool_error", NOTHING)),
         (ToolResult(False, stderr="Access denied"), (Status.DENIED, "refused", "Access denied")),
+        (suna.ToolResult(True, '{"success": false}'), (Status.OK, None, None)),
+        (suna.ToolResult(False, "a"), (Status.FAILED, "tool_error", "a")),
+        (suna.ToolResult(False, {"a": 1}), (Status.FAILED, "tool_error", NOTHING)),
+        (suna.ToolResult(False, "Access denied"), (Status.DENIED, "refused", "Access denied")),
         ("Access denied", (Status.DENIED, "refused", "Access denied")),
         ({"error": "x"}, (Status.FAILED, "tool_error", "x")),
         ("fine", (Status.OK, None, None)),

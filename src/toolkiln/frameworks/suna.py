@@ -115,7 +115,9 @@ class _Logger:
         self, level: str, event: object, arguments: tuple[object, ...], fields: dict[str, object]
     ) -> None:
         text = str(event) % arguments if arguments else str(event)
-        details = (f" {name}={value}" for name, value in (self._fields | fields).items())
+        fields = self._fields | fields
+        fields.pop("exc_info", None)  # where to find the exception, which the text names
+        details = (f" {name}={value}" for name, value in fields.items())
         sys.stderr.write(f"{level}: {text}{''.join(details)}\n")
 
 
