@@ -1,10 +1,13 @@
 """Toolkit classes: `@tool_metadata`, `@method_metadata`, `@openapi_schema`."""
 
+from pathlib import Path
+
 from reading import findings, one, reading, rules
 
 from tables import each_row
 from toolkiln.model.source import Severity
 from toolkiln.model.spec import Dialect, Toolkit
+from toolkiln.spec.reader import read
 
 FILES = '''
 from agentpress.tool import Tool, ToolResult, method_metadata, openapi_schema, tool_metadata
@@ -282,15 +285,18 @@ def test_a_core_tool_is_shown_whatever_is_visible() -> None:
     ]  # fmt: skip
 
 
-def test_what_suna_has_or_installs_for_its_files_needs_no_list() -> None:
+def test_what_suna_has_or_installs_for_its_files_needs_no_list(tmp_path: Path) -> None:
+    (tmp_path / "shared.py").write_text("import litellm\n")
     of_suna = "from {}agentpress.tool import Tool, openapi_schema\n"
     source = "import httpx, structlog, utils.logger\nclass Kit(Tool):\n    def f(self): ...\n"
 
     old, recent = (reading(of_suna.format(core) + source) for core in ("", "core."))
     other = reading("from elsewhere import Tool\n" + source)
+    helped = read(of_suna.format("") + "from . import shared\n" + source, tmp_path / "kit.py")
 
     assert [tool.requirements for tool in old.tools] == [("httpx", "structlog")]
     assert [f.message for f in old.findings if f.rule == "unlisted-import"] == []
     assert [tool.requirements for tool in recent.tools] == [("httpx", "structlog")]
+    assert [tool.requirements for tool in helped.tools] == [("httpx", "structlog", "litellm")]
     unlisted = " ".join(f.message for f in other.findings if f.rule == "unlisted-import")
     assert [name in unlisted for name in ("httpx", "structlog", "utils")] == [True] * 3

@@ -95,7 +95,8 @@ def _tools(
     declared = _within_limits(declarations(module, findings), findings)
     more = [item for d in declared for item in d.requirements]
     if any(d.dialect in (Dialect.OPEN_WEBUI, Dialect.TOOLKIT) for d in declared):
-        more += requirements_of_framework(module, requirements)
+        helpers = (tree for _, tree in version_files.helper_trees())
+        more += requirements_of_framework(module, helpers, requirements)
     if more:
         requirements = read_requirements(source, text, more)
     patterns = _file_patterns(declared, requirements.table, source, findings)

@@ -9,9 +9,9 @@ no index is queried, and `packaging` is imported only when there is something to
 import ast
 import re
 import tomllib
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -373,11 +373,15 @@ def framework_of(module: Module) -> str:
     return "core" if is_suna else ""
 
 
-def requirements_of_framework(module: Module, requirements: Requirements) -> list[tuple[str, int]]:
-    """Return packages that a file imports and its framework installs for every tool."""
+def requirements_of_framework(
+    module: Module, helpers: Iterable[ast.Module], requirements: Requirements
+) -> list[tuple[str, int]]:
+    """Return packages that a file imports, itself or by helpers, and its framework installs."""
+    installed = _INSTALLED_WITH.get(framework_of(module))
+    if installed is None:
+        return []
     found: dict[str, int] = {}
-    installed = _INSTALLED_WITH.get(framework_of(module), frozenset())
-    for node in ast.walk(module.tree) if installed else ():
+    for node in chain(*map(ast.walk, (module.tree, *helpers))):
         for name in imported_modules(node):
             distribution = distribution_of(name)
             if distribution in installed and not requirements.provide(name):
