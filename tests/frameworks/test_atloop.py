@@ -1,9 +1,11 @@
 """atloop: tools on its `BaseTool` run unchanged, and their documentation is the same everywhere."""
 
+import asyncio
+
 import pytest
 
 from toolkiln.kiln import Kiln
-from toolkiln.model.call import Status
+from toolkiln.model.call import Event, Status
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -45,6 +47,9 @@ TOOLS = {
                 if not args["term"].strip():
                     return False, "Argument 'term' must not be empty"
                 return True, None
+
+            def needs_permission(self, args: Dict[str, Any]) -> bool:
+                return args["term"] == "unpublished"
 
             def execute(self, args: Dict[str, Any]) -> ToolResult:
                 """
@@ -152,6 +157,22 @@ async def test_the_documentation_is_the_same_text_everywhere(kiln: Kiln) -> None
     assert spec.detailed_description() == in_the_tool.value["stdout"]
     assert spec.parameters["properties"]["times"]["default"] == 1
     assert spec.parameters["required"] == ["term"]
+
+
+async def test_needs_permission_decides_from_the_arguments(kiln: Kiln) -> None:
+    waits = asyncio.Event()
+
+    def observe(event: Event) -> None:
+        if event.kind == "pending":
+            waits.set()
+
+    published = await kiln.call("glossary", {"term": "kiln"}, observe=observe)
+    assert (published.status, waits.is_set()) == (Status.OK, False)
+
+    call = asyncio.ensure_future(kiln.call("glossary", {"term": "unpublished"}, observe=observe))
+    async with asyncio.timeout(30):
+        await waits.wait()
+    call.cancel()
 
 
 async def test_validate_args_refuses_arguments(kiln: Kiln) -> None:

@@ -196,7 +196,7 @@ class EntryPoint:
     def _new_instance(self) -> Any:
         """Create the object of a method; what a class gets from its framework is unavailable."""
         arguments = {}
-        if self._dialect in ("base_tool", "toolkit") and hasattr(self._owner.__init__, "__code__"):
+        if hasattr(self._owner.__init__, "__code__"):
             name = self._owner.__name__
             signature = FunctionSignature(find_function(self._owner, "__init__"))
             arguments = {
