@@ -1,6 +1,7 @@
 """`toolkiln import`: foreign files become files that wait for an admission, and a report."""
 
 import json
+import os
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -223,6 +224,30 @@ def test_what_cannot_be_copied_is_refused_with_the_reason(
     assert reason in row["reason"]
     if outcome != "copied":
         assert before == {file: file.read_bytes() for file in (desk.folder / "tools").iterdir()}
+
+
+def test_odd_files_of_a_folder_are_refused_in_one_line_each(desk: Shell) -> None:
+    names = "\n".join(f"from open_webui import a{n}\na{n}.b" for n in range(30))
+    old = put(
+        desk.folder / "old",
+        {
+            "deep.py": "x = " + "[" * 5_000 + "]" * 5_000,
+            "nul.py": "def f(): pass\0",
+            "big.py": "#" * 5_000_000,
+            "many.py": f"{names}\n\n\n{PLAIN.replace('import util', '')}",
+        },
+    )
+    os.mkfifo(old / "pipe.py")
+    (old / "loop").symlink_to(old)
+    (old / "dangling.py").symlink_to(old / "nowhere")
+
+    done = desk.invoke("import", "old")
+
+    refused = [line.split()[1] for line in done.out.splitlines() if line.startswith("refused")]
+    assert done.code == 1
+    assert refused == [f"old/{name}.py" for name in ("big", "dangling", "deep", "nul", "pipe")]
+    assert done.out.count("  differs: ") == 21
+    assert "  differs: 10 more; --json has all\n" in done.out
 
 
 def test_one_refused_file_does_not_stop_the_others(desk: Shell, old: Path) -> None:

@@ -168,12 +168,12 @@ class Importer:
         return replace(original, version=version)
 
     def _inspect(self, original: _Original) -> ForeignFile:
-        version = original.version
-        sources = version.sources
-        if not sources:  # it declares no tool, perhaps because of errors
+        reading, sources = original.version.reading, original.version.sources
+        is_readable = all(finding.rule != "unreadable-file" for finding in reading.findings)
+        if not sources and is_readable:  # it declares no tool, perhaps because of errors
             with suppress(OSError):
                 sources = {original.path.name: original.path.read_bytes()}
-        return inspect(version.reading, sources, beside=original.beside, served=self._served)
+        return inspect(reading, sources, beside=original.beside, served=self._served)
 
     def _import(self, original: _Original) -> ImportedFile:
         reading, foreign = original.version.reading, self._inspect(original)

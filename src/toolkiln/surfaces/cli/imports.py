@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _MOST_SKIPPED = 10
 _MOST_ERRORS = 5
+_MOST_DIFFERENCES = 20
 _LEFT_OUT = ("not-offered", "unpassable-type")
 """Rules of findings about functions that are no tools, or none that a model can call."""
 _GUIDE = "docs/migrating.md"
@@ -112,9 +113,11 @@ def _print_file(root: Path, item: "ImportedFile", *, dry_run: bool) -> None:
         if finding.rule in _LEFT_OUT and finding.severity != "error":
             tool = f"{finding.tool}, " if finding.tool else ""
             say(f"  left out: {tool}line {finding.line}: {finding.message}")
-    for difference in item.differences:
+    for difference in item.differences[:_MOST_DIFFERENCES]:
         place = f"{difference.file} " if difference.file else ""
         say(f"  differs: {place}line {difference.line}: {difference.message}")
+    if len(item.differences) > _MOST_DIFFERENCES:
+        say(f"  differs: {len(item.differences) - _MOST_DIFFERENCES:,} more; --json has all")
     for use in item.packages:
         say(f"  needs: {_need(use)}")
     warnings = sum(finding.severity == "warning" for finding in item.findings)
