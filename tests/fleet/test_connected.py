@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,11 +19,12 @@ from toolkiln.fleet.delivery import Delivery, Ending
 from toolkiln.fleet.message_auth import fleet_keys
 from toolkiln.fleet.publisher import Publisher
 from toolkiln.fleet.steps import leaves_open
-from toolkiln.model.call import CallError, Result, Status, Task
+from toolkiln.model.call import CallError, Event, Result, Status, Task
 from toolkiln.operations.tools import specs_on_disk
 
 from .queues import Desk, desk
 from .servers import Server, running
+from .workers import tools_folder, worker
 
 SOON = 60.0
 TOOLS = '''
@@ -53,6 +55,18 @@ def here(number: int) -> int:
 def bare() -> str:
     """Want to run where the caller is, without a sandbox."""
     return "outside"
+'''
+ANNOUNCE = '''
+import time
+from toolkiln import Context
+
+
+def announce(ctx: Context) -> str:
+    """Send many messages, slowly."""
+    for number in range(150):
+        ctx.send_message(number)
+        time.sleep(0.01)
+    return "announced"
 '''
 CALLER = """
 import sys
@@ -243,6 +257,25 @@ async def test_events_are_requested_from_workers_for_active_observers_only(
 
     assert requested == [False, True]
     assert logged == ["add", "add"]
+
+
+async def test_messages_come_once_and_in_order_while_all_connections_break(
+    alone: Server, tmp_path: Path
+) -> None:
+    seen: list[Any] = []
+
+    def observe(event: Event) -> None:
+        seen.append(event.value)
+        if len(seen) in (10, 50, 90):
+            with closing(alone.client()) as client:
+                client.client_kill_filter(_type="normal", skipme=True)
+
+    with worker(alone.url, tools_folder(tmp_path, announce=ANNOUNCE)):
+        async with connected(alone.url, tmp_path / "front") as kiln:
+            result = await kiln.call("announce", observe=observe)
+
+    assert result.status is Status.OK, result.error
+    assert seen == [*range(150)] == [*result.messages]
 
 
 async def test_every_concurrent_call_is_retried_after_redis_lost_their_session(

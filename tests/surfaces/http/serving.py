@@ -5,10 +5,10 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx2
 import uvicorn
@@ -122,6 +122,8 @@ def double(number: int, ctx: Context) -> int:
 class Serving:
     """One server over one folder of tools; restarted, it finds what it kept."""
 
+    functions: ClassVar[Sequence[Callable[..., Any]]] = (double,)
+
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder = folder
         self.tools = folder / "tools"
@@ -141,7 +143,7 @@ class Serving:
             kiln.services.admissions.admit(candidates, kiln.security.decision())
 
     def _opened(self) -> Kiln:
-        return Kiln(self.tools, functions=[double], settings=self._settings, surface="http")
+        return Kiln(self.tools, functions=self.functions, settings=self._settings, surface="http")
 
     @contextmanager
     def running(self) -> Iterator["Serving"]:

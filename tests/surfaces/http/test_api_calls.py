@@ -9,6 +9,7 @@ import pytest
 from httpx2 import Client
 
 from tables import each_row
+from toolkiln.define import Context, tool
 
 from .served import until
 from .serving import EVENTS, WAITING, Serving, call, events, problem
@@ -33,6 +34,22 @@ def deliver(seconds: float, ctx: Context) -> str:
     time.sleep(seconds)
     return "delivered"
 '''
+
+
+@tool
+async def burst(ctx: Context, size: int) -> str:
+    """Send 3,000 messages before anybody can read one."""
+    for _ in range(3_000):
+        ctx.send_message("x" * size)
+    return "sent"
+
+
+class Bursting(Serving):
+    """A server with that function."""
+
+    functions = (burst,)
+
+
 OWN = {"call_id": "", "timing": {}}
 """What no two results have in common."""
 
@@ -175,6 +192,23 @@ class TestEvents:
         assert result["messages"] == [{"card": [1]}, "last"]
         assert (result["files"][0]["name"], result["injected_tools"]) == ("a.csv", ["double"])
         assert result["timing"]["cpu"] > 0 < result["timing"]["memory"]
+
+    def test_events_that_a_client_does_not_read_in_time_are_counted(self, tmp_path: Path) -> None:
+        serving = Bursting(tmp_path)
+        serving.write({"waiting.py": WAITING})
+        with serving.running(), serving.client() as operator:
+            for size, most in ((1, 1_000), (10_000, 410)):
+                answer = call(operator, "burst", EVENTS | {"idempotency-key": f"{size}"}, size=size)
+                *received, (lost, count), (_, result) = events(answer)
+                place = f"/v1/calls/{size}/events"
+                again = operator.get(place, headers={"last-event-id": "0"})
+                *kept, (lost_again, dropped), _ = events(again)
+
+                assert most - 100 < len(received) <= most
+                assert (lost, count) == ("lost", {"count": 3_000 - len(received)})
+                assert len(result["messages"]) == 3_000
+                assert (lost_again, dropped) == ("lost", {"count": 3_000 - len(kept)})
+                assert kept[-1][1]["number"] == 3_000
 
     def test_a_task_is_followed_to_its_end(self, operator: Client) -> None:
         place = operator.post(WAIT, json=in_background(seconds=600)).headers["location"]
