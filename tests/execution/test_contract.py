@@ -1,6 +1,7 @@
 """One contract for all executors: inline, and the sandbox in its two full modes."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -18,7 +19,7 @@ from toolkiln.model.tool import ResolvedTool
 from toolkiln.spec.reader import read
 
 from .executors import imported, sandbox_executor
-from .observers import code
+from .observers import code, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -117,6 +118,14 @@ def speak(ctx: Context) -> list[Any]:
     ctx.inject_tools("other", "third")
     (ctx.workdir / "page.html").unlink()
     return [ctx.user_id, ctx.agent_id, ctx.agent_state, dict(ctx.secrets)]
+
+def linger(ctx: Context) -> None:
+    def send() -> None:
+        time.sleep(0.2)
+        ctx.send_message("late")
+
+    ctx.send_message("in time")
+    threading.Thread(target=send, name="late").start()
 
 async def speak_async(ctx: Context) -> None:
     ctx.report_progress(1, 2, "half")
@@ -366,6 +375,16 @@ async def test_context_reaches_the_caller(run: Run, name: str) -> None:
         ("injected", "third", None, None, 1),
     ]
     assert events[3].described.startswith("a message of 70,")
+
+
+async def test_what_a_thread_of_the_tool_sends_after_the_result_is_dropped(run: Run) -> None:
+    events: list[Event] = []
+
+    outcome = await run("linger", emit=events.append)
+    await until(lambda: all(thread.name != "late" for thread in threading.enumerate()))
+    await asyncio.sleep(0)
+
+    assert outcome.messages == ["in time"] == [event.value for event in events]
 
 
 @pytest.mark.parametrize("name", ["spin", "spin_async"])

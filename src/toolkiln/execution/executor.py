@@ -79,6 +79,8 @@ class Invocation:
     reveal: bool = False
     """Whether the caller may see the text and the traceback of exceptions."""
     emit: Callable[[Event], None] = lambda _: None
+    is_over: bool = False
+    """Whether the run has ended, so that what the tool still sends is dropped."""
 
     async def reply_to_call(self, tool: str, arguments: Any) -> dict[str, Any]:
         """Run a nested call, and return the reply for the tool that made it."""

@@ -48,6 +48,12 @@ class InlineExecutor:
 
     async def run(self, invocation: Invocation) -> ExecutionOutcome:
         """Call the function."""
+        try:
+            return await self._run(invocation)
+        finally:
+            invocation.is_over = True
+
+    async def _run(self, invocation: Invocation) -> ExecutionOutcome:
         tool = invocation.tool
         function = tool.function
         assert function is not None
@@ -249,6 +255,8 @@ def _injections(invocation: Invocation, outcome: ExecutionOutcome) -> dict[str, 
 
 
 def _apply(frame: Frame, invocation: Invocation, outcome: ExecutionOutcome) -> None:
+    if invocation.is_over:  # a thread of the tool goes on
+        return
     match frame["op"]:
         case "progress":
             event = Event(
