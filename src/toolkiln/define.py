@@ -281,6 +281,12 @@ class ToolOptions(FunctionOptions, total=False):
     """By default 50,000."""
     usages: Sequence[str]
     parameters: Mapping[str, Any] | None
+    metadata: Mapping[str, Any] | None
+    """Any JSON about the tool, for programs; shown in the catalog."""
+    enable_parallel_execution: bool
+    """Letta's name of `parallel`."""
+    pip_requirements: Sequence[Any]
+    """Letta's name of `requirements`, also with items like `{"name": …, "version": …}`."""
 
 
 _MARK = "__toolkiln_tool__"

@@ -4,8 +4,14 @@ from typing import Any
 
 import pytest
 
+from toolkiln.catalog.source_options import with_options
+from toolkiln.errors import AdmissionRefused
 from toolkiln.kiln import Kiln
+from toolkiln.model.admission import SourceOptions
 from toolkiln.model.call import Result, Status
+from toolkiln.operations.tool_files import WriteSource, WrittenTool, write_tool
+from toolkiln.spec.reader import read
+from toolkiln.spec.requirements import read_requirements
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -124,3 +130,149 @@ async def test_a_state_that_is_too_large_is_lost_with_a_note(kiln: Kiln) -> None
 
     assert (result.value, result.agent_state) == (1 << 20, None), result.error
     assert any("1,048,576 characters" in note for note in result.notes)
+
+
+MARKED = """
+from toolkiln import tool
+
+
+@tool(
+    enable_parallel_execution=True,
+    return_char_limit=900,
+    pip_requirements=[{"name": "humanize", "version": "4.9.0"}, {"name": "idna"}, "httpx>=0.27"],
+    metadata={"team": ("pottery", 1)},
+)
+def size(number: int) -> str:
+    \"\"\"Return a size in words.
+
+    Args:
+        number: Number of bytes.
+    \"\"\"
+    import humanize
+
+    return humanize.naturalsize(number)
+"""
+
+
+async def test_options_of_letta_are_those_of_a_tool() -> None:
+    reading = read(MARKED, "<memory>")
+
+    (spec,) = reading.tools
+    assert [f.rule for f in reading.findings] == []
+    assert (spec.parallel, spec.limits.return_char_limit) == (True, 900)
+    assert spec.requirements == ("humanize==4.9.0", "idna", "httpx>=0.27")
+    assert spec.metadata == {"team": ["pottery", 1]}
+
+
+@pytest.mark.parametrize("value", ['{"x": "y" * 5_000}', '{"x": {1}}', '"text"'])
+async def test_metadata_is_limited_json(value: str) -> None:
+    reading = read(MARKED.replace('{"team": ("pottery", 1)}', value), "<memory>")
+
+    assert "bad-option" in [f.rule for f in reading.findings]
+
+
+SOURCE = """def roll(sides: int, **other: object) -> str:
+    return "a long text about a die"
+"""
+SCHEMA: dict[str, Any] = {
+    "name": "roll",
+    "description": "Roll a die.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "sides": {"type": "integer", "enum": [4, 6], "description": 'It\'s \\ "n" ü\u2028'},
+            "request_heartbeat": {"type": "boolean"},
+        },
+        "required": ["sides", "request_heartbeat"],
+    },
+}
+KEPT = {
+    "type": "object",
+    "properties": {"sides": SCHEMA["parameters"]["properties"]["sides"]},
+    "required": ["sides"],
+}
+BESIDE: dict[str, Any] = {
+    "json_schema": SCHEMA,
+    "enable_parallel_execution": True,
+    "return_char_limit": 6,
+}
+
+
+async def write(kiln: Kiln, source: str, **beside: Any) -> WrittenTool:
+    request = WriteSource(name="roll", source=source, **beside)
+    return await kiln.run_operation(write_tool, request)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "",
+        "#!/usr/bin/env python\r\n",
+        "# /// script\n# dependencies = []\n# ///\n",
+        "# /// script\n# [tool.toolkiln]\n# timeout = 5\n# ///\n",
+    ],
+)
+async def test_options_beside_the_source_become_part_of_it(kiln: Kiln, head: str) -> None:
+    source = head + (SOURCE.replace("\n", "\r\n") if "\r" in head else SOURCE)
+
+    written = await write(kiln, source, **BESIDE)
+
+    spec = kiln.tool("roll")
+    assert spec.id == f"roll@{written.digest[:12]}"
+    assert (spec.parameters, spec.parallel, spec.limits.return_char_limit) == (KEPT, True, 6)
+    assert spec.limits.timeout == (5 if "timeout" in head else None)
+    assert spec.description == "Roll a die."
+    result = await kiln.call("roll", {"sides": 4})
+    assert result.truncation is not None
+    assert (await kiln.call("roll", {"sides": 5})).status is Status.INVALID
+
+
+async def test_packages_beside_the_source_are_listed_in_it() -> None:
+    items = [{"name": "humanize", "version": "4.9.0"}, 'idna>=3; python_version<"4"']
+    options = SourceOptions.model_validate({"pip_requirements": items})
+
+    code = with_options("import humanize\n", options)
+
+    assert read_requirements(code, None).packages == (
+        "humanize==4.9.0",
+        'idna>=3; python_version < "4"',
+    )
+
+
+@pytest.mark.parametrize(
+    ("beside", "problem"),
+    [
+        ({"json_schema": {**SCHEMA, "name": "other"}}, "json_schema is that of other"),
+        ({"pip_requirements": ["not a requirement"]}, "not a requirement"),
+        ({"enable_parallel_execution": False}, "declares parallel itself"),
+        ({"return_char_limit": 7}, "declares return_char_limit itself"),
+    ],
+)
+async def test_what_the_source_overrules_is_refused(
+    kiln: Kiln, beside: dict[str, Any], problem: str
+) -> None:
+    mark = "from toolkiln import tool\n@tool(parallel=True, return_char_limit=6)\n"
+
+    with pytest.raises(AdmissionRefused) as refused:
+        await write(kiln, mark + SOURCE, **beside)
+
+    assert problem in str(refused.value) + str(refused.value.findings)
+
+
+@pytest.mark.parametrize("text", ["a\nimport os", "a\\", ""])
+async def test_a_requirement_cannot_break_out_of_its_line(kiln: Kiln, text: str) -> None:
+    arguments = {"tool_code": SOURCE, "tool_name": "roll", "pip_requirements": [text]}
+
+    result = await kiln.call("write_python_tool", arguments)
+
+    assert result.error is not None
+    assert "name: String should match pattern" in result.error.message
+
+
+async def test_an_agent_writes_options_beside_the_source(kiln: Kiln) -> None:
+    arguments = {"tool_code": SOURCE, "tool_name": "roll", "overwrite": True, **BESIDE}
+
+    result = await kiln.call("write_python_tool", arguments)
+
+    assert result.value["functions_registered"] == ["roll"], result.text
+    assert kiln.tool("roll").parameters == KEPT

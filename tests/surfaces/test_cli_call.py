@@ -89,9 +89,9 @@ def random() -> str:
     return secrets.token_hex()
 
 @tool
-def size(text: str) -> int:
-    """Measure a text."""
-    return len(text)
+def size(text: str, ctx: Context) -> int:
+    """Measure a text, in the unit that the request names."""
+    return len(text.encode() if ctx.request.get("unit") == "bytes" else text)
 
 @tool(return_char_limit=1000)
 def lengthy() -> str:
@@ -226,6 +226,8 @@ class TestArguments:
             ["--id", ""],
             ["--id", "x" * 201],
             ["--background", "--files", "."],
+            ["--request", "[1]"],
+            ["--request", "room"],
         ],
     )
     def test_options_that_make_no_sense_are_refused(self, shell: Shell, options: list[str]) -> None:
@@ -499,9 +501,10 @@ class TestBackground:
     ) -> None:
         (tmp_path / "text").write_text("é" * 300_000)
 
-        task = shell.run("call", "size", f"text=@{tmp_path / 'text'}", "--background").out.strip()
+        more = ("--background", "--request", '{"unit": "bytes"}')
+        task = shell.run("call", "size", f"text=@{tmp_path / 'text'}", *more).out.strip()
 
-        assert shell.invoke("task", "await", task).out == "300000\n"
+        assert shell.invoke("task", "await", task).out == "600000\n"
 
     def test_an_id_that_is_taken_is_not_started_again(self, shell: Shell) -> None:
         first = shell.run("call", "long", "--background", "--id", "mine")

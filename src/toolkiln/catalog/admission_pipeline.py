@@ -28,6 +28,7 @@ from toolkiln.catalog.files import (
 from toolkiln.catalog.manifest import MANIFEST, MissingManifest
 from toolkiln.catalog.reports import report, with_docstrings
 from toolkiln.catalog.snapshots import refused_tool
+from toolkiln.catalog.source_options import description_of, refuse_ignored, with_options
 from toolkiln.docs.pages import page, page_name
 from toolkiln.errors import InputError, ServerBusy, ToolkilnError, refuse_outdated
 from toolkiln.model.admission import (
@@ -292,6 +293,7 @@ class AdmissionPipeline:
         if not reading.tools:
             raise _Stopped("the code declares no tool", report(reading, {}).reading.findings)
         with _stopping():
+            refuse_ignored(draft.options, reading.tools)
             try:
                 sources = with_companions(reading, data)
             except InputError as error:
@@ -502,7 +504,8 @@ def _as_bytes(draft: ToolDraft, target: Path) -> bytes:
     """Return the bytes to write, with docstrings where they are missing."""
     try:
         given = draft.code if isinstance(draft.code, str) else decode(draft.code)
-        code = with_docstrings(given, draft.description, target)
+        description = draft.description or description_of(draft.options)
+        code = with_options(with_docstrings(given, description, target), draft.options)
         if code == given and isinstance(draft.code, bytes):
             data = draft.code
         else:

@@ -382,6 +382,16 @@ def with_requirements(code: str, packages: Iterable[str]) -> str:
     return "".join(lines)
 
 
+def block_bounds(lines: Sequence[str]) -> tuple[int, int]:
+    """Return where the PEP 723 block starts and ends; if there is none, twice where it goes."""
+    head = sum(bool(_HEAD.match(line)) for line in lines[:2])
+    start = next((at for at, line in enumerate(lines) if _opens_block(line)), None)
+    if start is None:
+        return head, head
+    closing = (at for at in range(start + 1, len(lines)) if lines[at].rstrip() == "# ///")
+    return start, next(closing, start) + 1
+
+
 def _listing(lines: list[str], package: str) -> Repair | None:
     """Insert a requirement into the PEP 723 block, or a block with it."""
     opening = next((at for at, line in enumerate(lines) if _opens_block(line)), None)

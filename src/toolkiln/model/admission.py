@@ -2,9 +2,15 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated, Any
 
-from toolkiln.model.base import Value
+from pydantic import Field, field_validator
+
+from toolkiln.model.base import JsonSchema, Value
 from toolkiln.model.catalog import Action
+
+_REQUIREMENT = r"^[^\\\x00-\x1f\x7f]{1,500}$"
+"""No line breaks and escapes: requirements are written into sources."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,42 @@ class StageOutcome(Value):
     message: str = ""
 
 
+class PipRequirement(Value):
+    """A package that a tool requires."""
+
+    name: Annotated[str, Field(pattern=_REQUIREMENT)]
+    version: Annotated[str, Field(pattern=_REQUIREMENT)] | None = None
+
+    @property
+    def text(self) -> str:
+        """The requirement as in a list of requirements."""
+        text = self.name if self.version is None else f"{self.name}=={self.version}"
+        return text.replace('"', "'")
+
+
+class SourceOptions(Value):
+    """Options that become part of a source, under Letta's names."""
+
+    json_schema: JsonSchema | None = None
+    """The schema of its one tool: of the parameters, or a function with `parameters`."""
+    pip_requirements: Annotated[tuple[PipRequirement, ...], Field(max_length=200)] = ()
+    """Packages: text such as `httpx>=0.27`, or name and version."""
+    enable_parallel_execution: bool | None = None
+    """Whether its tools may run concurrently with other calls of a batch."""
+    return_char_limit: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Maximum characters of a result that a model gets."""
+
+    @field_validator("pip_requirements", mode="before")
+    @classmethod
+    def _as_requirements(cls, items: Any) -> Any:
+        if not isinstance(items, list | tuple):
+            return items
+        return tuple({"name": item} if isinstance(item, str) else item for item in items)
+
+
+_NO_OPTIONS = SourceOptions()
+
+
 @dataclass(frozen=True)
 class ToolDraft:
     """A tool file to add."""
@@ -59,6 +101,7 @@ class ToolDraft:
     """Path below the tools folder, with forward slashes."""
     tool: str | None = None
     """The tool that the author means to write, if they named one."""
+    options: SourceOptions = _NO_OPTIONS
 
 
 class FindingSummary(Value):

@@ -1,7 +1,7 @@
 """Tool specs: the result of reading one tool from source, and the health of its schema."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -222,11 +222,18 @@ class ToolSpec(Value):
     """Schemas of the settings of the operator (`operator`) and of each user (`user`)."""
     usages: tuple[str, ...] = ()
     """Example prompts for this tool, for search."""
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    """Any JSON about the tool, for programs."""
 
     digest: str
     """SHA-256 of the file, its local helper modules and data files."""
     path: str
     line: int
+
+    @property
+    def id(self) -> str:
+        """Name and version: the same wherever these bytes are served."""
+        return f"{self.name}@{self.digest[:12]}"
 
     @property
     def cannot_be_disabled(self) -> bool:

@@ -42,6 +42,8 @@ class ResolvedTool:
 class ToolSummary(Value):
     """A tool in a list."""
 
+    id: str
+    """Name and version; stable for these bytes."""
     name: str
     role: Role
     """A model does not see a `prompt` or a `resource` as a tool; both can be called."""
@@ -67,6 +69,8 @@ class ToolSummary(Value):
     color: str | None
     weight: int
     """Lighter ones come first."""
+    metadata: dict[str, Any]
+    """What its author adds for programs."""
     dev: bool
     """Whether `dev` serves it without an admission."""
 

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from toolkiln.define import Context, ToolError, tool, tool_metadata
 from toolkiln.docs.pages import behaviour
 from toolkiln.errors import InputError, ToolkilnError, UnknownTool
-from toolkiln.model.admission import AdmissionResult
+from toolkiln.model.admission import AdmissionResult, PipRequirement
 from toolkiln.model.call import Task
 from toolkiln.model.search import PassageHit, SearchResult
 from toolkiln.model.spec import BUILTIN_NAMES
@@ -178,6 +180,10 @@ class Builtin:
         tool_name: str,
         description: str | None = None,
         overwrite: bool = False,
+        json_schema: dict[str, Any] | None = None,
+        pip_requirements: list[str] | None = None,
+        enable_parallel_execution: bool | None = None,
+        return_char_limit: int | None = None,
     ) -> dict[str, Any]:
         """Write a new tool in Python, to be called from then on.
 
@@ -190,11 +196,24 @@ class Builtin:
             tool_name: The name of its file, such as convert_temperature.
             description: The docstring for functions, or a file with `TOOL_NAME`, without one.
             overwrite: Replace a tool of that name; its earlier versions are kept.
+            json_schema: The schema of the parameters, if the signature should not decide.
+            pip_requirements: The packages that it imports, such as httpx>=0.27.
+            enable_parallel_execution: Whether it may run at the same time as other calls.
+            return_char_limit: The number of characters of its result to return.
         """
-        request = WriteFile(
-            name=tool_name, code=tool_code, description=description or "", overwrite=overwrite
-        )
         with _errors_for_model():
+            request = WriteFile(
+                name=tool_name,
+                code=tool_code,
+                description=description or "",
+                overwrite=overwrite,
+                json_schema=json_schema,
+                pip_requirements=tuple(
+                    PipRequirement(name=item) for item in pip_requirements or ()
+                ),
+                enable_parallel_execution=enable_parallel_execution,
+                return_char_limit=return_char_limit,
+            )
             return _reply(await self._services.run(write_file, request, acting_session()))
 
     def _search(self, query: str, k: int, session: SessionToken) -> SearchResult:
@@ -209,6 +228,9 @@ def _errors_for_model() -> Iterator[None]:
     """Turn errors into results that the model can read."""
     try:
         yield
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise ToolError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from error
     except ToolkilnError as error:
         text = f"{error.message} ({error.hint})" if error.hint else error.message
         raise ToolError(text, retryable=not isinstance(error, InputError)) from error

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from toolkiln.errors import AdmissionRefused, InputError, StaleVersion
-from toolkiln.model.admission import AdmissionResult, FindingSummary, ToolDraft
+from toolkiln.model.admission import AdmissionResult, FindingSummary, SourceOptions, ToolDraft
 from toolkiln.model.base import Value
 from toolkiln.model.call import CallError
 from toolkiln.operations.operation import OperationContext, operation
@@ -20,7 +20,7 @@ _SECONDS = 330.0
 SourceText = Annotated[str, Field(min_length=1, max_length=1 << 20)]
 
 
-class WriteFile(Value):
+class WriteFile(SourceOptions):
     """A file of tools to write, named after the file."""
 
     name: str
@@ -31,7 +31,7 @@ class WriteFile(Value):
     folder: str = ""
 
 
-class WriteSource(Value):
+class WriteSource(SourceOptions):
     """A tool to write under its name, into the file that has it."""
 
     name: str
@@ -129,7 +129,9 @@ def failed_steps(result: AdmissionResult) -> tuple[str, ...]:
 @operation("tools.write_file", timeout=_SECONDS, routing="worker")
 async def write_file(context: OperationContext, request: WriteFile) -> AdmissionResult:
     """Write a file of tools: it is admitted, or becomes a proposal."""
-    return await write(context, ToolDraft(**request.model_dump(), tool=request.name))
+    options = _options(request)
+    fields = request.model_dump(exclude={*SourceOptions.model_fields})
+    return await write(context, ToolDraft(**fields, tool=request.name, options=options))
 
 
 @operation("tools.write_source", timeout=_SECONDS, routing="worker")
@@ -178,9 +180,16 @@ def _target(
         raise StaleVersion(f"there is a tool named {name!r}", hint="choose another name")
     code, description = request.source, request.description
     if served is None:
-        return ToolDraft(code, name, description, base=base), True
+        return ToolDraft(code, name, description, base=base, options=_options(request)), True
     if not context.services.security.may_see(context.session)(served.read.tool(name)):
         taken = f"the name {name!r} is taken; choose another name"
         return AdmissionResult(success=False, error=taken, code="exists")
     folder, _, file = served.file.rpartition("/")
-    return ToolDraft(code, file.removesuffix(".py"), description, True, base, folder), False
+    draft = ToolDraft(
+        code, file.removesuffix(".py"), description, True, base, folder, options=_options(request)
+    )
+    return draft, False
+
+
+def _options(request: SourceOptions) -> SourceOptions:
+    return SourceOptions(**{name: getattr(request, name) for name in SourceOptions.model_fields})

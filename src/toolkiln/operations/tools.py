@@ -258,6 +258,7 @@ def _tool(state: ToolState) -> Tool:
 
 def _summary(spec: ToolSpec) -> dict[str, Any]:
     return {
+        "id": spec.id,
         "name": spec.name,
         "role": spec.role,
         "uri": spec.uri,
@@ -272,6 +273,7 @@ def _summary(spec: ToolSpec) -> dict[str, Any]:
         "icon": spec.icon,
         "color": spec.color,
         "weight": spec.weight,
+        "metadata": spec.metadata,
     }
 
 

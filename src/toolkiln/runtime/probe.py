@@ -10,9 +10,11 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import types
 import typing
 from contextlib import suppress
+from pathlib import Path
 
 from toolkiln.runtime.binder import PydanticField
 from toolkiln.runtime.call import failure
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 _MAX_SCHEMAS = 1_000_000
 """Characters of all schemas of a file; schemas beyond that are not reported."""
 _MAX_TEXT = 500
+_SCHEMA_OF_FILE = re.compile(r"^# (?:parameters ?=|\[tool\.toolkiln\.parameters)", re.MULTILINE)
+"""A schema in the PEP 723 block, which applies to all tools of the file."""
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -157,6 +161,9 @@ def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
 
 def _is_handwritten(module: types.ModuleType, function: Any, dialect: str) -> bool:
     """Return whether the author wrote the schema, or whether that is unknown."""
+    with suppress(OSError, TypeError):
+        if _SCHEMA_OF_FILE.search(Path(str(module.__file__)).read_text("utf-8", "replace")):
+            return True
     if dialect in ("function", "open_webui"):
         return False
     if dialect == "constants":

@@ -114,6 +114,9 @@ def build_spec(declaration: Declaration, file: FileContext, findings: Findings) 
     documentation = _documentation(declaration) if text else _EMPTY
     values = {**file.table, **declaration.options}
     options = DeclaredOptions(values, declaration.name, declaration.line, findings)
+    is_declared = declaration.parameters is not None or "parameters" in declaration.options
+    if "parameters" in file.table and not is_declared:
+        declaration.parameters = options.schema()
     parameters, injected, returns = _schemas(declaration, documentation, file, findings)
     description = (declaration.description or "").strip()
     documentation = _without_injected(documentation, injected)
@@ -157,6 +160,7 @@ def build_spec(declaration: Declaration, file: FileContext, findings: Findings) 
         requirements=file.requirements,
         settings=_settings(declaration, file, findings),
         usages=options.texts("usages"),
+        metadata=options.metadata() if options.has("metadata") else {},
         digest=file.digest,
         path=file.path,
         line=declaration.line,

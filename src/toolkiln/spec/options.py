@@ -5,6 +5,7 @@ A value that is unknown or of the wrong type is a finding.
 """
 
 import ast
+import json
 import math
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -38,6 +39,22 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.I)
 
 
+_MAX_METADATA = 4_000
+_OUR_NAMES = {"enable_parallel_execution": "parallel", "pip_requirements": "requirements"}
+
+
+def our_name(option: str) -> str:
+    """Return the name of an option that Letta names differently."""
+    return _OUR_NAMES.get(option, option)
+
+
+def requirement_text(item: Any) -> Any:
+    """Return a requirement as text, also from `{"name": …, "version": …}`."""
+    if not isinstance(item, dict) or "name" not in item:
+        return item
+    return f"{item['name']}=={version}" if (version := item.get("version")) else item["name"]
+
+
 class FunctionName(NamedTuple):
     """An option value that refers to a function of the file by its entry."""
 
@@ -48,7 +65,10 @@ class DeclaredOptions:
     """Typed access to a tool's options. A value of the wrong type is reported and ignored."""
 
     def __init__(self, values: dict[str, Any], tool: str, line: int, findings: Findings) -> None:
-        self._values = values
+        self._values = {our_name(name): value for name, value in values.items()}
+        required = self._values.get("requirements")
+        if isinstance(required, list | tuple):
+            self._values["requirements"] = [*map(requirement_text, required)]
         self._tool = tool
         self._line = line
         self._findings = findings
@@ -79,6 +99,30 @@ class DeclaredOptions:
         """Return a dict with string keys."""
         mapping: dict[str, Any] | None = self._checked(name, "a dict", _is_mapping)
         return mapping
+
+    def schema(self) -> dict[str, Any] | None:
+        """Return the schema in a TOML table, which may be JSON text."""
+        value = self._values.get("parameters")
+        if isinstance(value, str):
+            try:
+                self._values["parameters"] = json.loads(value)
+            except (ValueError, RecursionError):
+                self.report("parameters", value, "a dict or its JSON")
+                return None
+        return self.mapping("parameters")
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the free dict of a tool, as JSON."""
+        value = self.mapping("metadata") or {}
+        try:
+            text = json.dumps(value, allow_nan=False)
+            if len(text) <= _MAX_METADATA:
+                plain: dict[str, Any] = json.loads(text)
+                return plain
+        except (TypeError, ValueError, RecursionError):
+            pass
+        self.report("metadata", value, f"JSON of at most {_MAX_METADATA:,} characters")
+        return {}
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         """Return True or False."""

@@ -22,7 +22,9 @@ from toolkiln.spec.options import (
     decorators,
     keywords,
     methods,
+    our_name,
     report_unknown,
+    requirement_text,
     settings_of,
 )
 from toolkiln.spec.syntax import docstring
@@ -240,11 +242,13 @@ def agno_parameters(function: Function) -> dict[str, str]:
 
 def _requirements(call: ast.Call | None, scope: NameScope) -> tuple[tuple[str, int], ...]:
     for keyword in call.keywords if call else ():
-        if keyword.arg == "requirements" and isinstance(keyword.value, ast.List | ast.Tuple):
-            return tuple(
-                (str(try_evaluate(item, scope, default=ast.unparse(item))), item.lineno)
-                for item in keyword.value.elts
-            )
+        listed = keyword.value
+        if not isinstance(listed, ast.List | ast.Tuple):
+            continue
+        if our_name(keyword.arg or "") == "requirements":
+            values = (try_evaluate(item, scope, default=ast.unparse(item)) for item in listed.elts)
+            texts = (str(requirement_text(value)) for value in values)
+            return tuple(zip(texts, (item.lineno for item in listed.elts), strict=True))
     return ()
 
 
@@ -253,12 +257,14 @@ OPTIONS = {
     "read_only", "destructive", "idempotent", "open_world", "parallel", "output_kind",
     "return_char_limit", "timeout", "memory", "cpu", "processes", "disk", "network",
     "requires_secrets", "capabilities", "workspace", "sandbox", "isolation", "pinned",
-    "needs_approval", "requirements", "files", "settings", "usages", "parameters",
+    "needs_approval", "requirements", "files", "settings", "usages", "parameters", "metadata",
+    "enable_parallel_execution", "pip_requirements",
 }  # fmt: skip
 """Options of `@tool`; a test compares them with `define.tool`."""
 PROMPT_OPTIONS = OPTIONS - {
     "color", "weight", "is_core", "read_only", "destructive", "idempotent", "open_world",
-    "parallel", "output_kind", "return_char_limit", "usages", "parameters",
+    "parallel", "output_kind", "return_char_limit", "usages", "parameters", "metadata",
+    "enable_parallel_execution", "pip_requirements",
 }  # fmt: skip
 """Options of `@prompt`: those that do not concern a model's choice of a tool."""
 _DECORATOR_OPTIONS = {

@@ -65,7 +65,7 @@ class CallCommand:
     call_id: str | None
     timeout: float | None
     prompt: str | None
-    request: str | None
+    request: dict[str, Any]
     files: Path | None
     tools: Path | None
     redis: str | None
@@ -122,8 +122,9 @@ def call(
         raise InputError("--id is empty or longer than 200 characters")
     if timeout is not None and not timeout > 0:
         raise InputError("--timeout is not above zero")
+    said = {} if request is None else _decode_object(request, "--request")
     options = CallCommand(
-        tool, arguments or [], as_json, session, token, call_id, timeout, prompt, request,
+        tool, arguments or [], as_json, session, token, call_id, timeout, prompt, said,
         files, tools, redis, dev,
     )  # fmt: skip
     raise typer.Exit(_start_in_background(options) if background else _call(options))
@@ -252,20 +253,11 @@ def _call(options: CallCommand) -> int:
                 session=session,
                 timeout=options.timeout,
                 prompt=options.prompt,
-                request=_request(options),
+                request=options.request,
                 observe=observe,
                 **more,
             )
         return _print_result(result, options.files, as_json=options.as_json, shown=display.shown)
-
-
-def _request(options: CallCommand) -> Any:
-    import json
-
-    try:
-        return None if options.request is None else json.loads(options.request)
-    except ValueError as error:
-        raise InputError(f"--request is not JSON: {error}") from None
 
 
 def _start_in_background(options: CallCommand) -> int:
@@ -333,7 +325,7 @@ def _start_at_worker(
         call_id=task_id,
         session=session,
         timeout=options.timeout,
-        request=_request(options),
+        request=options.request,
         background=True,
     )
     if isinstance(started, Result):
@@ -467,6 +459,8 @@ def _find_task(kiln: "Kiln", task_id: str, session: "SessionToken") -> "Task | N
 
 
 def _child_command(task_id: str, options: CallCommand) -> list[str]:
+    import json
+
     # -P: nothing of the current folder is imported.
     arguments = [sys.executable, "-P", "-m", "toolkiln.surfaces.cli", "call", "--json"]
     arguments += [f"--id={task_id}", f"--session={options.workspace}"]
@@ -478,8 +472,8 @@ def _child_command(task_id: str, options: CallCommand) -> list[str]:
         arguments.append(f"--timeout={options.timeout}")
     if options.prompt is not None:
         arguments.append(f"--prompt={options.prompt}")
-    if options.request is not None:
-        arguments.append(f"--request={options.request}")
+    if options.request:
+        arguments.append(f"--request={json.dumps(options.request)}")
     return [*arguments, "--", options.tool, "-"]
 
 
@@ -558,7 +552,7 @@ def _decode_object(text: str, origin: str) -> dict[str, Any]:
         why = "is nested too deeply" if isinstance(error, RecursionError) else f"{error}"
         raise InputError(f"{origin}: not valid JSON: {why}", hint=_FORMS) from error
     if not isinstance(value, dict):
-        raise InputError(f"{origin}: not a JSON object with the tool's parameters", hint=_FORMS)
+        raise InputError(f"{origin}: not a JSON object", hint=_FORMS)
     return value
 
 
