@@ -127,6 +127,8 @@ def test_valves_are_settings_of_operator_and_user() -> None:
         ("class Valves(BaseModel):\n        def x(self): ...\n    def a(self): ...", ["a"]),
         ("pass", []),
         ("def a(self): ...\ndef helper(): ...\nclass Emitter:\n    def emit(self): ...", ["a"]),
+        ("def _run(self): ...\ndef helper(text: str) -> str: ...", []),
+        ("def a(self): ...\nclass Tools:\n    def b(self): ...", ["b"]),
     ],
 )
 def test_which_members_are_tools(members: str, expected: list[str]) -> None:

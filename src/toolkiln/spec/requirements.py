@@ -418,8 +418,8 @@ def _normalised(name: str) -> str:
 
 _SAME_NAME = {
     "aiofiles", "aiohttp", "aiosqlite", "anthropic", "anyio", "arrow", "asyncpg", "attrs", "babel",
-    "bcrypt", "boto3", "botocore", "cachetools", "cattrs", "certifi", "chardet", "click",
-    "colorama", "croniter", "cryptography", "django", "docker", "duckdb", "elasticsearch", "faker",
+    "bcrypt", "boto3", "botocore", "cachetools", "cattrs", "certifi", "chardet", "chromadb",
+    "click", "colorama", "croniter", "cryptography", "django", "docker", "duckdb", "elasticsearch", "faker",
     "fastapi", "feedparser", "flask", "geopy", "html5lib", "httpx", "humanize", "icalendar",
     "imageio", "jinja2", "jsonschema", "kubernetes", "langchain", "litellm", "loguru", "lxml",
     "markdown", "markupsafe", "matplotlib", "mcp", "msgpack", "msgspec", "networkx", "nltk",
@@ -474,13 +474,13 @@ _INSTALLED_WITH = {
     }),
     "open_webui": frozenset({
         "aiofiles", "aiohttp", "anthropic", "anyio", "azure-identity", "azure-storage-blob",
-        "bcrypt", "beautifulsoup4", "boto3", "chardet", "cryptography", "google-api-python-client",
-        "google-auth", "google-auth-oauthlib", "google-cloud-storage", "google-genai", "httpx",
-        "jinja2", "langchain", "langchain-community", "loguru", "lxml", "markdown", "mcp", "numpy",
-        "openai", "openpyxl", "pandas", "pillow", "psutil", "pyjwt", "pymongo", "pymysql", "pypdf",
-        "python-dateutil", "python-dotenv", "python-jose", "python-pptx", "pytz", "pyyaml",
+        "bcrypt", "beautifulsoup4", "boto3", "chardet", "chromadb", "cryptography",
+        "google-api-python-client", "google-auth", "google-auth-oauthlib", "google-cloud-storage",
+        "google-genai", "httpx", "jinja2", "langchain", "langchain-community", "loguru", "lxml",
+        "markdown", "mcp", "nltk", "numpy", "openai", "openpyxl", "pandas", "pillow", "psutil",
+        "pyjwt", "pymongo", "pymysql", "pypdf", "python-dateutil", "python-dotenv", "python-jose", "python-pptx", "pytz", "pyyaml",
         "redis", "regex", "requests", "rich", "sentence-transformers", "sqlalchemy", "tenacity",
-        "tiktoken", "tqdm", "transformers", "urllib3", "validators", "websockets", "xlrd",
+        "tiktoken", "torch", "tqdm", "transformers", "urllib3", "validators", "websockets", "xlrd",
         "youtube-transcript-api",
     }),
 }  # fmt: skip

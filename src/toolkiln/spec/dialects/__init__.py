@@ -24,6 +24,6 @@ def declarations(module: Module, findings: Findings) -> list[Declaration]:
         *classes.open_webui_tools(module),
     ]
     incomplete = functions.has_constants(module) or classes.has_base_tools(module)
-    if not declared and not incomplete:
+    if not declared and not incomplete and classes.open_webui_class(module) is None:
         declared = list(functions.plain_functions(module, findings))
     return sorted(declared, key=lambda declaration: declaration.line)

@@ -279,10 +279,18 @@ _SETTINGS = {"Valves": "operator", "UserValves": "user"}
 _FRONTMATTER = re.compile(r"^\s*(\w+)\s*:\s*(.+?)\s*$", re.M)
 
 
+def open_webui_class(module: Module) -> ast.ClassDef | None:
+    """Return Open WebUI's class `Tools`, the last one of a file that has several."""
+    node = next((c for c in reversed(module.classes) if c.name == "Tools"), None)
+    if node is None or any(isinstance(d, ast.Call) for d in node.decorator_list):
+        return None
+    return node if methods(node) else None
+
+
 def open_webui_tools(module: Module) -> Iterator[Declaration]:
     """Yield the public methods of Open WebUI's class `Tools`."""
-    node = next((c for c in module.classes if c.name == "Tools"), None)
-    if node is None or any(isinstance(d, ast.Call) for d in node.decorator_list):
+    node = open_webui_class(module)
+    if node is None:
         return
     public = [m for m in methods(node) if not m.name.startswith("_") and not _is_property(m)]
     frontmatter = dict(_FRONTMATTER.findall(docstring(module.tree) or ""))
