@@ -50,7 +50,7 @@ TOOLS = {
                 if not self.api_key:
                     logger.debug("no key")
                 self.beds = beds
-                tools: List[Any] = [self.count_beds]
+                tools: List[Any] = [self.count_beds, self.tell_key]
                 if all or enable_plant:
                     tools.append(self.plant)
                 if all or enable_burn:
@@ -77,6 +77,10 @@ TOOLS = {
                 """Count the beds."""
                 log_debug(f"{self.name} has {self.beds}")
                 return self.beds if self.functions else 0
+
+            def tell_key(self) -> str:
+                """Tell the key."""
+                return self.api_key
 
             def plant(self, seed: str) -> str:
                 """Plant a seed.
@@ -140,6 +144,8 @@ TOOLS = {
             agent.print_response("Plant a rose")
     ''',
     "decorated.py": '''
+        from pathlib import Path
+
         from agno.agent import Agent
         from agno.tools import Toolkit, tool
 
@@ -162,14 +168,14 @@ TOOLS = {
 
 
         class ScaleTools(Toolkit):
-            def __init__(self, precision: int, **kwargs):
-                self.precision = precision
+            def __init__(self, precision: int, agent: Agent, root: Path = Path("/"), **kwargs):
+                self.precision, self.agent, self.root = precision, agent, root
                 super().__init__(name="scale", tools=[self.calibrate], **kwargs)
 
             @tool(stop_after_tool_call=True)
             def calibrate(self, weight: float) -> float:
                 """Calibrate the scale."""
-                return round(weight, 1)
+                return round(weight, self.precision)
 
 
         def helper(agent_name: str) -> Agent:
@@ -191,7 +197,6 @@ CALLS: list[tuple[str, dict[str, Any], Any]] = [
     ("rows", {"count": 2}, ["row 0", "row 1"]),
     ("harvest_bed", {"bed": 2}, "harvested 2"),
     ("build_fence", {"file": "../etc/passwd"}, "outside"),
-    ("calibrate", {"weight": 1.26}, 1.3),
 ]  # fmt: skip
 
 
@@ -210,8 +215,8 @@ async def test_what_a_constructor_registers_is_offered(kiln: Kiln) -> None:
     offered = {name: spec for name, spec in kiln.specs().items() if spec.toolkit}
 
     assert set(offered) == {
-        "count_beds", "plant", "water", "draw", "remember", "retry", "rows", "harvest_bed",
-        "build_fence", "calibrate",
+        "count_beds", "tell_key", "plant", "water", "draw", "remember", "retry", "rows",
+        "harvest_bed", "build_fence", "calibrate",
     }  # fmt: skip
     assert {spec.toolkit.name for spec in offered.values() if spec.toolkit} == {
         "GardenTools",
@@ -225,6 +230,30 @@ async def test_what_a_constructor_registers_is_offered(kiln: Kiln) -> None:
         ["crate"],
     )
     assert weigh.rights.needs_approval
+
+
+async def test_the_constructor_takes_settings(kiln: Kiln) -> None:
+    calibrate, tell, count = map(kiln.tool, ("calibrate", "tell_key", "count_beds"))
+    missing = await kiln.call("calibrate", {"weight": 1.26})
+    for spec, name, value in (
+        (calibrate, "precision", 1),
+        (count, "beds", 5),
+        (tell, "api_key", "a key of the garden"),
+    ):
+        kiln.security.change_tool_settings(spec, {name: value})
+
+    results = [
+        await kiln.call("calibrate", {"weight": 1.26}),
+        await kiln.call("count_beds"),
+        await kiln.call("tell_key"),
+    ]
+
+    assert missing.error is not None
+    assert "precision" in missing.error.message
+    assert set(calibrate.settings["operator"]["properties"]) == {"precision", "root"}
+    assert set(count.settings["operator"]["properties"]) == {"api_key", "beds"}
+    assert [result.value for result in results[:2]] == [1.3, 5], results
+    assert "a key of the garden" not in str(results[2].value)
 
 
 async def test_errors_are_those_of_the_author(kiln: Kiln) -> None:

@@ -174,7 +174,7 @@ class EntryPoint:
         else:
             instance = self._shared_instance
             if instance is None:
-                instance = self._new_instance()
+                instance = self._new_instance(caller["settings"])
             if self.is_open_webui:
                 _set_valves(instance, injections.get("__user__"), caller)
             if self._dialect == "base_tool":
@@ -193,17 +193,34 @@ class EntryPoint:
             return lambda: _content(function(*positional, **named))
         return lambda: function(*positional, **named)
 
-    def _new_instance(self) -> Any:
-        """Create the object of a method; what a class gets from its framework is unavailable."""
-        arguments = {}
+    def _new_instance(self, settings: Mapping[str, Any] = types.MappingProxyType({})) -> Any:
+        """Create the object of a method; what a class gets from its framework is unavailable.
+
+        Raises:
+            BadSettings: a setting cannot be converted to its annotation.
+        """
+        arguments: dict[str, Any] = {}
         if hasattr(self._owner.__init__, "__code__"):
             name = self._owner.__name__
-            signature = FunctionSignature(find_function(self._owner, "__init__"))
+            constructor = find_function(self._owner, "__init__")
+            parameters = FunctionSignature(constructor).of_kind("either", "keyword")
+            if self._dialect != "toolkit":
+                settings = {}
+            given = {p.name: settings[p.name] for p in parameters if p.name in settings}
             arguments = {
                 parameter.name: unavailable.Unavailable(f"{name}.{parameter.name}")
-                for parameter in signature.of_kind("either", "keyword")
-                if parameter.default is ABSENT
+                for parameter in parameters
+                if parameter.default is ABSENT and parameter.name not in given
             }
+            if given and not hasattr(find_function(self._owner, self._name), "__toolkiln_tool__"):
+                from toolkiln.runtime.binder import Binder
+
+                binder = Binder(constructor, injected={name: name for name in arguments})
+                try:
+                    arguments = binder.bind(given, arguments)[1]
+                except Exception as error:  # types of the author may raise anything
+                    problems = _problems(error)
+                    raise BadSettings(f"{name} rejects the settings: {problems}") from None
         unavailable.importing = True
         try:
             return self._owner(**arguments)

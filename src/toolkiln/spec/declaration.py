@@ -31,7 +31,13 @@ from toolkiln.spec.annotations.type_reader import Note, TypeReader
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.namespace import Function, NameScope
 from toolkiln.spec.options import DeclaredOptions
-from toolkiln.spec.signature import ToolSignature, read_class_schema, read_returns, read_signature
+from toolkiln.spec.signature import (
+    ToolSignature,
+    read_class_schema,
+    read_constructor,
+    read_returns,
+    read_signature,
+)
 
 
 class ArgumentsClass(NamedTuple):
@@ -82,6 +88,8 @@ class Declaration:
     toolkit: Toolkit | None = None
     requirements: tuple[tuple[str, int], ...] = ()
     settings: dict[str, tuple[ast.expr, NameScope]] = field(default_factory=dict)
+    constructor: tuple[Function, NameScope] | None = None
+    """The constructor whose parameters an operator sets."""
 
     def __post_init__(self) -> None:
         self.line = self.line or self.function.lineno
@@ -217,6 +225,10 @@ def _settings(
     declaration: Declaration, file: FileContext, findings: Findings
 ) -> dict[str, JsonSchema]:
     schemas: dict[str, JsonSchema] = {}
+    if declaration.constructor is not None:
+        constructor = read_constructor(file.arguments, *declaration.constructor)
+        if constructor["properties"]:
+            schemas["operator"] = constructor
     for kind, (node, scope) in declaration.settings.items():
         schema = read_class_schema(file.arguments, node, scope)
         if schema is not None:

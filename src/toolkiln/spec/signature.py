@@ -111,6 +111,33 @@ def read_signature(
     )
 
 
+_SECRET_NAME = re.compile(r"(?:^|_)(?:api_?key|key|token|secret|password|credentials?)$", re.I)
+_TYPE_KEYWORDS = frozenset({"type", "anyOf", "oneOf", "allOf", "enum", "const", "$ref"})
+
+
+def read_constructor(reader: TypeReader, function: Function, scope: NameScope) -> JsonSchema:
+    """Return the schema of the values that a constructor takes as settings.
+
+    Parameters of other types than those of JSON are left out, and so are the switches that decide
+    which methods are tools. A parameter named like a key is a secret.
+    """
+    schema = read_signature(reader, function, scope, {}, is_method=True).schema
+    properties = {
+        name: {**part, "writeOnly": True} if _SECRET_NAME.search(name) else part
+        for name, part in schema["properties"].items()
+        if not part.keys().isdisjoint(_TYPE_KEYWORDS)
+        and not name.startswith("enable_")
+        and name != "all"
+    }
+    required = [name for name in schema.get("required", ()) if name in properties]
+    return {
+        **schema,
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
 def read_returns(
     reader: TypeReader, function: Function, scope: NameScope
 ) -> tuple[JsonSchema | None, list[Note]]:

@@ -69,6 +69,7 @@ def _declarations(
         description=text or construction.instructions or f"{node.name} functionality",
         visible=True,
     )
+    constructor = method_of(chain, "__init__")
     for name, member in construction.tools.items():
         found = method_of(chain, member.name) if member.is_method else None
         function = found[0] if found else scope.module.bindings.get(member.name)
@@ -91,6 +92,7 @@ def _declarations(
             options=options,
             is_method=found is not None and not is_static(function),
             toolkit=toolkit,
+            constructor=(constructor[0], constructor[1].scope) if constructor else None,
         )
 
 
