@@ -138,7 +138,7 @@ def build_spec(declaration: Declaration, file: FileContext, findings: Findings) 
         name=declaration.name,
         description=description or documentation.text or _fallback(declaration),
         parameters=parameters,
-        returns=returns or declaration.returns,
+        returns=declaration.returns if returns is None else returns,
         documentation=documentation,
         role=declaration.role,
         uri=options.text("uri") if declaration.role is Role.RESOURCE else None,
