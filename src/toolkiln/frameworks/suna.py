@@ -67,7 +67,7 @@ class SandboxToolsBase(Tool):
     @property
     def sandbox(self) -> Any:
         """Placeholder for Suna's sandbox."""
-        hint = "its files are in the current folder here"
+        hint = "use the files of the current folder"
         return Unavailable(f"{type(self).__name__}.sandbox", hint)
 
     sandbox_id = sandbox_url = sandbox
