@@ -151,7 +151,8 @@ def test_names_and_required_parameters_are_reported_one_by_one() -> None:
         RuntimeParameter(name="b", required=False),
         RuntimeParameter(name="c", required=True),
         RuntimeParameter(name="d", required=True),
-        RuntimeParameter(name="e", required=False),
+        RuntimeParameter(name="e", required=False, described={"type": "integer"}),
+        RuntimeParameter(name="no_model_can_pass_it", required=False, described={"default": None}),
     )
 
     assert signature_mismatches(read, found) == [

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema_rs
@@ -14,6 +15,7 @@ from toolkiln.schema.providers import PROVIDERS, compile_tool
 from toolkiln.schema.providers.codec import equal
 from toolkiln.schema.providers.mcp import inlined, wraps_result
 from toolkiln.schema.providers.profile import Compiled
+from toolkiln.spec.reader import read
 
 from .fragments import VALUES, fragments
 from .rules import as_json_schema, schema_of, violations
@@ -480,6 +482,59 @@ def checked(root: Any, provider: str) -> tuple[Compiled, jsonschema_rs.Draft2020
     return compiled, jsonschema_rs.Draft202012Validator(sent_schema, offline=True)
 
 
+PATCH = """
+from pydantic import BaseModel, Field
+
+class Patch(BaseModel):
+    name: str | None = None
+    size: int | None = Field(None, ge=1, description="How large.")
+    pair: tuple[int, str] | None = Field(None, description="Both.")
+    tags: dict[str, int] | None = Field(None, description="Tags.")
+
+def update(patch: Patch, limit: int | None = Field(10, le=9, description="How many.")): ...
+"""
+
+
+@each_row(
+    "provider, given",
+    [
+        (provider, given)
+        for provider in ("openai-strict", "anthropic-strict", "gemini")
+        for given in ({}, {"name": None}, {"size": None, "name": "x"}, {"tags": {}, "pair": None})
+    ],
+)
+def test_models_see_which_fields_are_null_and_descriptions_keep_what_is_encoded(
+    provider: str, given: dict[str, Any]
+) -> None:
+    (tool,) = read(PATCH, "<memory>").tools
+    compiled = compile_tool(tool, provider)
+    texts = set(descriptions(compiled.payload))
+
+    decoded = compiled.decode(json.loads(json.dumps(compiled.encode({"patch": given}))))
+
+    assert decoded == {"patch": given}
+    if provider == "anthropic-strict":
+        assert {"How large. At least 1", "How many. At most 9 (default: 10)"} <= texts
+    if provider != "gemini":
+        assert any(text.startswith("Both. A tuple, as an object") for text in texts)
+    assert any(text.startswith("Tags. A mapping, as a list") for text in texts)
+
+
+def unsaid(compiled: Compiled) -> list[str]:
+    """The constraints that a description should state and none does."""
+    texts = "\0".join(descriptions(compiled.payload)).casefold()
+    said = (loss.reason.partition("the description says: ")[2] for loss in compiled.losses)
+    return [note for note in said if note.casefold() not in texts]
+
+
+def descriptions(node: Any) -> Iterator[str]:
+    if isinstance(node, list | dict):
+        for item in node.values() if isinstance(node, dict) else node:
+            yield from descriptions(item)
+        if isinstance(node, dict) and isinstance(node.get("description"), str):
+            yield node["description"]
+
+
 @examples(300, suppress_health_check=list(HealthCheck))
 @given(shape=parameters(), data=st.data())
 def test_decoding_undoes_encoding_and_the_payload_keeps_the_rules(
@@ -494,6 +549,7 @@ def test_decoding_undoes_encoding_and_the_payload_keeps_the_rules(
 
         assert not compiled.errors
         assert violations(compiled.payload, provider) == []
+        assert unsaid(compiled) == [], provider
         for value in values:
             encoded = compiled.encode(value)
             assert equal(compiled.decode(encoded), value), (provider, encoded)

@@ -63,7 +63,8 @@ def lower_object(lowering: Lowering, node: JsonSchema, path: str, notes: list[st
     if patterns:
         raise CannotMergeError("patternProperties")
     if others is None or is_free_form(others):
-        return lowering.as_text(node, path, "additionalProperties", "accepts any properties")
+        reason = "accepts any properties"
+        return lowering.as_text(node, path, "additionalProperties", reason, notes)
     key = merge({"type": "string"}, _names(node), lowering.document)
     return _pairs(lowering, node, key, others, join(path, "additionalProperties"), notes)
 
@@ -117,7 +118,8 @@ def _members(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]) 
         member = Member(name, names[name], lowered.codec)
         wire = lowered.wire
         if name not in required and lowering.profile.nullable_optionals:
-            wire, member = _optional(lowering, member, lowered, schema)
+            # A model of the tool can tell null from absent; a parameter with that default cannot.
+            wire, member = _optional(lowering, member, lowered, schema, keeps_null=bool(path))
         if name in required or lowering.profile.nullable_optionals:
             required_wires.append(member.wire)
         wires[member.wire] = wire
@@ -133,7 +135,8 @@ def _members(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]) 
         wires[wire_name] = pairs.wire
         required_wires.append(wire_name)
     if not wires and path and not lowering.profile.empty_objects:
-        return lowering.as_text(node, path, "properties", "is an object without properties")
+        reason = "is an object without properties"
+        return lowering.as_text(node, path, "properties", reason, notes)
     wire = closed_object(wires, required_wires)
     for keyword in ("minProperties", "maxProperties", "propertyNames"):
         if keyword in node:
@@ -147,18 +150,24 @@ def _members(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]) 
 
 
 def _optional(
-    lowering: Lowering, member: Member, lowered: Lowered, schema: Any, *, defaults: bool = True
+    lowering: Lowering,
+    member: Member,
+    lowered: Lowered,
+    schema: Any,
+    *,
+    keeps_null: bool,
+    defaults: bool = True,
 ) -> tuple[JsonSchema, Member]:
     """Lower an optional property where every property is required: null means absent.
 
-    If null is also a valid value other than the default, the value is wrapped in an object
-    with one property.
+    If null is also a valid value, the value is wrapped in an object with one property; without
+    `keeps_null` not if it is the default.
     """
     null_is_value = admits_null(lowered.wire, lowering.definitions)
     if null_is_value is None:
         null_is_value = lowering.document.validator(schema).is_valid(None)
     has_default = defaults and isinstance(schema, dict) and "default" in schema
-    if null_is_value and not (has_default and schema["default"] is None):
+    if null_is_value and (keeps_null or not (has_default and schema["default"] is None)):
         inner = {key: value for key, value in lowered.wire.items() if key != "description"}
         wire = nullable(closed_object({_VALUE: inner}))
         member = Member(member.name, member.wire, Wrapped(_VALUE, member.codec), True)
@@ -206,7 +215,9 @@ def _positions(lowering: Lowering, node: JsonSchema, path: str, notes: list[str]
         member = Member(name, name, lowered.codec)
         wire = lowered.wire
         if index >= at_least and lowering.profile.nullable_optionals:
-            wire, member = _optional(lowering, member, lowered, schema, defaults=False)
+            wire, member = _optional(
+                lowering, member, lowered, schema, keeps_null=True, defaults=False
+            )
         if index < at_least or lowering.profile.nullable_optionals:
             required_wires.append(name)
         wires[name] = wire

@@ -8,6 +8,7 @@ Documents must be valid (`validity`). `containers` lowers objects and arrays; `a
 eliminates `allOf` and decides whether alternatives overlap.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -166,13 +167,15 @@ class Lowering:
             reason = f"{conflict.keyword!r} has no strict form here"
             return self.as_text(node, path, conflict.keyword, reason)
 
-    def as_text(self, node: Any, path: str, keyword: str, reason: str) -> Lowered:
+    def as_text(
+        self, node: Any, path: str, keyword: str, reason: str, notes: Sequence[str] = ()
+    ) -> Lowered:
         """Lower a subschema without an equivalent to JSON text."""
         reason = f"{reason}; it is sent as JSON text in a string"
         self.losses.append(Loss(path, keyword, reason))
         self.gaps.append(Gap(path, reason))
-        notes = [json_text(assertions(node) if isinstance(node, dict) else node)]
-        return self.finish({"type": "string"}, TextCodec(), node, notes)
+        text = json_text(assertions(node) if isinstance(node, dict) else node)
+        return self.finish({"type": "string"}, TextCodec(), node, [text, *notes])
 
     def finish(self, wire: JsonSchema, codec: Codec, node: Any, notes: list[str]) -> Lowered:
         """Add the description with notes, default and examples."""
@@ -185,7 +188,9 @@ class Lowering:
                 notes.append(default_note(annotated["default"]))
         if isinstance(annotated.get("examples"), list) and annotated["examples"]:
             notes.append("for example: " + ", ".join(map(display, annotated["examples"][:3])))
-        text = described(annotated.get("description"), notes)
+        # The only alternative of a union has texts of its own: bounds, and how it is encoded.
+        texts = dict.fromkeys((annotated.get("description"), wire.get("description")))
+        text = described(" ".join(text for text in texts if isinstance(text, str)), notes)
         if text and "$ref" in wire:
             wire = {"anyOf": [wire]}
         return Lowered({**wire, "description": text} if text else wire, codec)
@@ -248,6 +253,9 @@ class Lowering:
             if keyword in node:
                 return self._union(node, keyword, path, notes)
         kind = node.get("type") or implied_type(node)
+        if isinstance(kind, list) and len(kind) == 1:
+            (kind,) = kind
+            node = {**node, "type": kind}
         if isinstance(kind, list):
             return self._of_types(kind, node, path, notes)
         if kind == "object":
@@ -255,7 +263,7 @@ class Lowering:
         if kind == "array":
             return containers.lower_array(self, node, path, notes)
         if kind is None:
-            return self.as_text(node, path, "type", "accepts values of any type")
+            return self.as_text(node, path, "type", "accepts values of any type", notes)
         if kind == "null" and not self.profile.null_type:
             return self._enumerated({**node, "enum": [None]}, notes)
         wire: JsonSchema = {"type": kind}
@@ -305,8 +313,6 @@ class Lowering:
         return lowered
 
     def _of_types(self, kinds: list[str], node: JsonSchema, path: str, notes: list[str]) -> Lowered:
-        if len(kinds) == 1:
-            return self.lower({**node, "type": kinds[0]}, path)
         rest = {key: value for key, value in node.items() if key != "type"}
         annotations = {key: rest.pop(key) for key in list(rest) if key not in assertions(rest)}
         branches = [{**_relevant(rest, kind), "type": kind} for kind in kinds]
@@ -339,7 +345,8 @@ class Lowering:
         at: str = "",
     ) -> Lowered:
         if any(is_free_form(branch) for branch in branches):
-            return self.as_text(annotations, at or paths[0], "type", "accepts values of any type")
+            reason = "accepts values of any type"
+            return self.as_text(annotations, at or paths[0], "type", reason, notes)
         concrete: list[Branch] = []
         has_null = False
         for branch, path in zip(branches, paths, strict=True):
