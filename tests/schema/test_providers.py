@@ -495,12 +495,17 @@ def update(patch: Patch, limit: int | None = Field(10, le=9, description="How ma
 """
 
 
+GIVEN: tuple[dict[str, Any], ...] = (
+    {}, {"name": None}, {"size": None, "name": "x"}, {"tags": {}, "pair": None},
+)  # fmt: skip
+
+
 @each_row(
     "provider, given",
     [
         (provider, given)
         for provider in ("openai-strict", "anthropic-strict", "gemini")
-        for given in ({}, {"name": None}, {"size": None, "name": "x"}, {"tags": {}, "pair": None})
+        for given in GIVEN
     ],
 )
 def test_models_see_which_fields_are_null_and_descriptions_keep_what_is_encoded(
