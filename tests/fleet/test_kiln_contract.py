@@ -528,8 +528,11 @@ async def test_a_tool_is_written_switched_and_taken_back_by_its_name(kiln: Kiln)
     name = await written(kiln, "quarter")
     first = (await run(tools.tool_state, tools.ToolName(name=name))).spec.digest
 
-    order = tool_files.WriteSource(name=name, source=BETTER.replace("triple", name), match=(first,))
+    source = BETTER.replace("triple", name)
+    beside: dict[str, Any] = {"enable_parallel_execution": True, "return_char_limit": 99}
+    order = tool_files.WriteSource(name=name, source=source, match=(first,), **beside)
     better = await run(tool_files.write_source, order)
+    state = await run(tools.tool_state, tools.ToolName(name=name))
     off = await run(tools.change_tool, tools.ChangeTool(name=name, enabled=False))
     refused = await kiln.call(name, {"number": 2})
     disabled = await run(tools.list_disabled, tools.ListUnserved())
@@ -542,6 +545,7 @@ async def test_a_tool_is_written_switched_and_taken_back_by_its_name(kiln: Kiln)
     gone = await run(tools.remove_tool, tools.RemoveTool(name=name, match=(first,)))
 
     assert (better.authored.success, better.is_new) == (True, False)
+    assert (state.spec.parallel, state.spec.limits.return_char_limit) == (True, 99)
     assert (off.enabled, on.enabled, off.version, off.file) == (False, True, 2, f"{name}.py")
     assert refused.status is Status.INVALID
     assert name in {spec.name for spec in disabled}

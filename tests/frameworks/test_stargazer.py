@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolkiln.kiln import Kiln
-from toolkiln.model.call import Result, Status
+from toolkiln.model.call import Event, Result, Status
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -87,7 +87,10 @@ REQUEST: dict[str, Any] = {
 
 
 async def test_what_is_added_to_the_lists_of_the_context_is_delivered_in_order(kiln: Kiln) -> None:
-    result = await kiln.call("glaze_chart", {"glaze": "celadon"}, request=REQUEST)
+    events: list[Event] = []
+    arguments = {"glaze": "celadon"}
+
+    result = await kiln.call("glaze_chart", arguments, request=REQUEST, observe=events.append)
 
     assert result.value == "Ann m7 pottery 1", result.error
     assert [(file.name, file.data) for file in result.files] == [
@@ -96,6 +99,7 @@ async def test_what_is_added_to_the_lists_of_the_context_is_delivered_in_order(k
     ]
     assert result.messages == ({"title": "celadon"}, "done", "first of the list, last to leave")
     assert result.injected_tools == ("fire_kiln", "cool_kiln")
+    assert [event.kind for event in events] == [*["file"] * 2, *["message"] * 3, *["injected"] * 2]
 
 
 async def test_without_a_request_its_names_are_empty(kiln: Kiln) -> None:

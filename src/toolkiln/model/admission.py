@@ -69,7 +69,7 @@ class SourceOptions(Value):
 
     json_schema: JsonSchema | None = None
     """The schema of its one tool: of the parameters, or a function with `parameters`."""
-    pip_requirements: Annotated[tuple[PipRequirement, ...], Field(max_length=200)] = ()
+    pip_requirements: list[PipRequirement] = Field(default_factory=list, max_length=200)
     """Packages: text such as `httpx>=0.27`, or name and version."""
     enable_parallel_execution: bool | None = None
     """Whether its tools may run concurrently with other calls of a batch."""
@@ -81,7 +81,7 @@ class SourceOptions(Value):
     def _as_requirements(cls, items: Any) -> Any:
         if not isinstance(items, list | tuple):
             return items
-        return tuple({"name": item} if isinstance(item, str) else item for item in items)
+        return [{"name": item} if isinstance(item, str) else item for item in items]
 
 
 _NO_OPTIONS = SourceOptions()

@@ -208,9 +208,7 @@ class Builtin:
                 description=description or "",
                 overwrite=overwrite,
                 json_schema=json_schema,
-                pip_requirements=tuple(
-                    PipRequirement(name=item) for item in pip_requirements or ()
-                ),
+                pip_requirements=[PipRequirement(name=item) for item in pip_requirements or ()],
                 enable_parallel_execution=enable_parallel_execution,
                 return_char_limit=return_char_limit,
             )

@@ -120,6 +120,28 @@ class TestWriting:
         assert made.json()["tools"] == gone.json()["tools"] == ["triple"]
         assert called.json()["value"] == 15
 
+    def test_options_beside_the_source_are_written_into_it(self, operator: Client) -> None:
+        schema = {"parameters": {"type": "object", "properties": {"number": {"type": "integer"}},
+                                 "required": ["number"]}}  # fmt: skip
+        beside = {"json_schema": schema, "enable_parallel_execution": True}
+        body = {"source": TRIPLE, **beside, "return_char_limit": 700}
+
+        made = operator.put("/v1/tools/triple", json=body)
+        shown = operator.get("/v1/tools/triple").json()
+        called = call(operator, "triple", number=5)
+        gone = operator.delete("/v1/tools/triple")
+        wrong = {"pip_requirements": [{"name": "no name"}]}
+        refused = operator.put("/v1/tools/triple", json={"source": TRIPLE, **wrong})
+
+        assert (made.status_code, gone.status_code, called.json()["value"]) == (201, 200, 15)
+        assert shown["id"] == f"triple@{shown['digest'][:12]}"
+        assert (shown["parallel"], shown["metadata"]) == (True, {})
+        assert (shown["limits"]["return_char_limit"], shown["parameters"]) == (
+            700,
+            schema["parameters"],
+        )
+        assert "bad-requirement" in refused.text
+
     def test_only_the_expected_version_is_replaced(self, operator: Client, triple: str) -> None:
         refused = [
             put(operator, BETTER, if_none_match="*"),
