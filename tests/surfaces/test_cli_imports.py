@@ -149,6 +149,11 @@ def test_the_report_says_which_functions_are_left_out(desk: Shell) -> None:
 
 def test_the_report_says_what_to_use_for_what_a_context_lacks(desk: Shell) -> None:
     source = """
+        # /// script
+        # [tool.toolkiln]
+        # network = ["example.com"]
+        # ///
+        import urllib.request
         from tool_context import ToolContext
 
         def recall(topic: str, ctx: ToolContext) -> str:
@@ -163,7 +168,7 @@ def test_the_report_says_what_to_use_for_what_a_context_lacks(desk: Shell) -> No
     assert (row["framework"], row["outcome"]) == ("Stargazer", "copied")
     assert [(item["line"], item["message"]) for item in row["differences"]] == [
         (
-            7,
+            12,
             "ctx.redis is not available in the sandbox: keep files with "
             '@tool(workspace="write"), or reach a service with network=[…]',
         )

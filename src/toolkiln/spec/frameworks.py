@@ -112,7 +112,7 @@ def inspect(
         for name, item in imported.items()
         if name.partition(".")[0] not in NEVER_HELPERS
     }
-    differences = {*_restrictions(modules), *_absent_attributes(modules, reading)}
+    differences = {*_restrictions(modules, reading), *_absent_attributes(modules, reading)}
     if stateful := [spec.line for spec in reading.tools if "agent_state" in spec.injected.values()]:
         differences.add(Difference(line=stateful[0], message=_AGENT_STATE))
     for name, item in foreign.items():
@@ -227,9 +227,11 @@ def _names(stand_in: str) -> Mapping[str, str | None]:
     return names
 
 
-def _restrictions(modules: Sequence[_Module]) -> Iterator[Difference]:
-    """Yield what the sandbox restricts, once for each capability."""
-    seen: set[Capability] = set()
+def _restrictions(modules: Sequence[_Module], reading: Reading) -> Iterator[Difference]:
+    """Yield what the sandbox restricts, once for each capability that the file does not declare."""
+    rights = [spec.rights for spec in reading.tools]
+    seen = {capability for right in rights for capability in right.capabilities}
+    seen |= {Capability.NETWORK for right in rights if right.network}
     for module in modules:
         for use in find_uses(module.nodes):
             text = _IN_THE_SANDBOX.get(use.capability)
