@@ -126,6 +126,20 @@ TOOLS = {
             return await ctx.read_resource("library://hours")
 
 
+        def reserve(title: str) -> str:
+            """Reserve a book."""
+            return f"reserved {title}"
+
+
+        def renew(title: str) -> str:
+            """Renew a book."""
+            return f"renewed {title}"
+
+
+        mcp.add_tool(reserve)
+        mcp.tool(name="renew_book", title="Renew it")(renew)
+
+
         @mcp.resource("library://hours", mime_type="text/plain")
         def hours() -> str:
             """Opening hours."""
@@ -255,6 +269,8 @@ CALLS: list[tuple[str, dict[str, Any], Any]] = [
     ("cover", {"title": "<svg/>"}, "image.svg"),
     ("look_up", {"title": "Emma"}, {"title": "Emma"}),
     ("texts", {}, ["one", "two"]),
+    ("reserve", {"title": "Emma"}, "reserved Emma"),
+    ("renew_book", {"title": "Emma"}, "renewed Emma"),
     ("sketch", {}, ["image.gif", "a sketch"]),
     ("answer", {"question": "why?"}, "why? 42"),
     ("greet", {"name": "Ada"}, "hello Ada"),

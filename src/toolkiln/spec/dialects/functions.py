@@ -48,6 +48,7 @@ def decorated_tools(module: Module, findings: Findings) -> Iterator[Declaration]
             if decorator.name in _ROLES:
                 yield _decorated(function, decorator, scope, findings)
     yield from _local_tools(module, findings)
+    yield from _added_tools(module, findings)
     for method in (method for node in module.classes for method in methods(node)):
         for decorator in decorators(method, scope):
             name = decorator.name
@@ -81,6 +82,30 @@ def _local_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
                     findings.note("not-offered", message, function.lineno, fix)
                 else:
                     yield _decorated(function, decorator, scope, findings, entry)
+
+
+def _added_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
+    """Yield the functions that a server is given by a call: `mcp.add_tool(f)`, `mcp.tool()(f)`."""
+    if "FastMCP" not in module.source and "MCPServer" not in module.source:
+        return
+    scope = NameScope(module)
+    for node in syntax.walk(module.tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="tool" | "add_tool") as method,
+                args=[ast.Name(id=name), *more],
+                keywords=options,
+            ):
+                call = ast.copy_location(ast.Call(method, more, options), node)
+            case ast.Call(
+                func=ast.Call(func=ast.Attribute(attr="tool")) as call, args=[ast.Name(id=name)]
+            ):
+                pass
+            case _:
+                continue
+        function = module.bindings.get(name)
+        if isinstance(function, Function):
+            yield _decorated(function, Decorator("tool", call, "", name), scope, findings)
 
 
 def _functions_in(body: list[ast.stmt]) -> Iterator[Function]:
