@@ -53,6 +53,10 @@ def _pattern(effect: str, severity: Severity, anchors: str, source: str) -> _Pat
     return _Pattern(effect, severity, words, pieces, source)
 
 
+_TAKE = (
+    "(?:include|pass|send|forward|append|paste|copy|attach|put|provide|supply|collect|gather|report"
+    "|log|share|add|contain|insert|submit|need|require|record)s?"
+)
 _ENGLISH = (
     _pattern(
         _DROP,
@@ -155,6 +159,33 @@ _ENGLISH = (
         |\b(?:entire|full|whole|complete)\s+(?:conversation|chat)(?:\s+(?:history|log|transcript))?
             (?:\s+so\s+far)?\s*,?\s*(?:verbatim|word\s+for\s+word
             |(?:including|with|and)\s+(?:the\s+|your\s+|all\s+)?system\s+(?:prompt|message))""",
+    ),
+    _pattern(
+        "asks for data of other tools",
+        Severity.WARNING,
+        "tool tools full entire complete whole raw called invoked returns gives",
+        rf"""\b{_TAKE}\b[^.!?\n]{{0,60}}?\b(?:outputs?|results?|responses?|data|contents?|values?
+                |arguments?|calls|everything|whatever|anything|what|information)\b[^.!?\n]{{0,50}}?\b
+            (?:(?:other|previous|prior|earlier|preceding|another)\s+tools?\b(?!\s+(?:such|like|on)\b)
+                |tools?\s+(?:that\s+)?(?:you(?:'ve)?\s+)?(?:have\s+)?(?:been\s+)?
+                    (?:used|called|invoked)\s+(?:so\s+far|before|earlier|previously))
+        |\b{_TAKE}\s+(?:me\s+)?(?:all|every|each|any)\s+(?:of\s+the\s+|the\s+)?tools?\s+
+            (?:results?|outputs?|calls?|responses?)\b[^.!?\n]{{0,60}}?\b
+            (?:to\s+this|here|into|in\s+the|from\s+this\s+conversation|so\s+far)\b
+        |\b{_TAKE}\s+(?:\w+\s+){{0,3}}?(?:full|entire|complete|whole|raw)\s+(?:outputs?|results?
+            |responses?|contents?)\s+(?:of|from)\s+[a-z]+_\w+\b[^.!?\n]{{0,60}}?\b(?:in|into|as|to)\b
+        |\b(?:when(?:ever)?|(?:every|each)\s+time|after|once)\s+(?:you\s+)?
+            (?:(?:call|use|invoke|run)(?:ing)?\s+)?(?:any\s+other|another|any|other|each|every)\s+tools?
+            \b(?!\s+(?:fail|can|is\s+not|isn't|does|do\b|raises?|times?|returns?\s+(?:an?\s+)?error))
+            [^.!?\n]{{0,60}}?\b(?:(?:call|invoke|use)\s+this|(?:send|forward|pass|copy|include|report
+            |log|give|append|add)\s+(?:it|its|the|their|all|that)\b)
+        |\b(?:change|modify|alter|replace|rewrite|override|redirect)s?\s+(?:\w+\s+){{0,4}}?
+            (?:of|for|in|to)\s+(?:any\s+|all\s+|the\s+)*other\s+tools?\b
+        |\b(?:when(?:ever)?|(?:every|each)\s+time|if)\s+(?:the\s+)?(?:[a-z]+_\w+\s+is\s+(?:called|invoked)
+                |\w+\s+tool\s+is\s+(?:used|called|invoked|run))\b[^!?\n]{{0,60}}?\b
+            (?:must|always|change|add|set|bcc|replace|include)\b
+        |\b(?:call|invoke|use|run)\s+\w+[^.!?\n]{{0,60}}?\b(?:pass|paste|put|include|send|append)\s+
+            (?:everything|all|whatever|what)\s+(?:that\s+)?it\s+(?:returns?|gives?|says?)\b""",
     ),
     _pattern(
         "acts behind the user's back",
