@@ -4,6 +4,7 @@ from reading import names, one, properties, rules
 
 from tables import each_row
 from toolkiln.model.spec import Dialect
+from toolkiln.spec.reader import read
 
 WEATHER = '''
 """
@@ -133,6 +134,32 @@ def test_valves_are_settings_of_operator_and_user() -> None:
 )
 def test_which_members_are_tools(members: str, expected: list[str]) -> None:
     assert names(f"from pydantic import BaseModel\nclass Tools:\n    {members}") == expected
+
+
+@each_row(
+    "frontmatter, title, description",
+    [
+        (
+            "title: First\ndescription: >\n  Plays\n  games.\n\n  More.\nversion: 1",
+            "First",
+            "Plays games.",
+        ),
+        ("    description: >\n      Plays.\n    title: Inside", "Inside", "Plays."),
+        ("description: |-\n    One line.\ntitle: Last", "Last", "One line."),
+        ("title: First\n\ntitle: a word in the text\ndescription: Plain.", "First", "Plain."),
+        ("description: >", "Chess Club", ">"),
+    ],
+)
+def test_frontmatter_has_lines_and_blocks_and_the_first_counts(
+    frontmatter: str, title: str, description: str
+) -> None:
+    source = f'"""\n{frontmatter}\n"""\nclass Tools:\n    def f(self): ...'
+
+    toolkit = read(source, "chess_club.py").tools[0].toolkit
+
+    assert toolkit is not None
+    assert toolkit.name == "chess_club.Tools"
+    assert (toolkit.display_name, toolkit.description) == (title, description)
 
 
 def test_without_frontmatter_the_toolkit_is_described_by_its_class() -> None:

@@ -276,7 +276,12 @@ def _openapi_schema(
 
 
 _SETTINGS = {"Valves": "operator", "UserValves": "user"}
-_FRONTMATTER = re.compile(r"^\s*(\w+)\s*:\s*(.+?)\s*$", re.M)
+_FRONTMATTER = re.compile(
+    r"^[ \t]*(?P<key>\w+)[ \t]*:[ \t]*"
+    r"(?:[>|]-?[ \t]*\n(?P<block>(?:[ \t]+\S.*(?:\n|\Z)|\n)+)|(?P<line>\S.*))",
+    re.M,
+)
+"""A line of the module docstring, or a block as in YAML, whose first paragraph counts."""
 
 
 def open_webui_class(module: Module) -> ast.ClassDef | None:
@@ -293,10 +298,11 @@ def open_webui_tools(module: Module) -> Iterator[Declaration]:
     if node is None:
         return
     public = [m for m in methods(node) if not m.name.startswith("_") and not _is_property(m)]
-    frontmatter = dict(_FRONTMATTER.findall(docstring(module.tree) or ""))
+    frontmatter = _frontmatter(docstring(module.tree) or "")
+    file = module.name if module.name.isidentifier() else node.name
     toolkit = Toolkit(
-        name=node.name,
-        display_name=frontmatter.get("title") or display_name(node.name),
+        name=f"{file}.{node.name}",  # all files call their class the same
+        display_name=frontmatter.get("title") or display_name(file),
         description=frontmatter.get("description")
         or (docstring(node) or "").strip()
         or f"{node.name} functionality",
@@ -321,6 +327,14 @@ def open_webui_tools(module: Module) -> Iterator[Declaration]:
             toolkit=toolkit,
             settings=settings,
         )
+
+
+def _frontmatter(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for match in _FRONTMATTER.finditer(inspect.cleandoc(text)):
+        paragraph = inspect.cleandoc(match["block"] or match["line"]).partition("\n\n")[0]
+        found.setdefault(match["key"], " ".join(paragraph.split()))
+    return found
 
 
 def _is_property(method: Function) -> bool:
