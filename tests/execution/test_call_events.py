@@ -25,6 +25,8 @@ LOG = Event(kind="log", text="hello", level="info")
 def spill(ctx: Context) -> str:
     """Log a secret, and pass it to another tool."""
     ctx.log(f"it is {ctx.secrets['KEY']}")
+    ctx.send_message({ctx.secrets["KEY"]: [ctx.secrets["KEY"]]})
+    ctx.inject_tools(ctx.secrets["KEY"])
     ctx.call("repeat", text=ctx.secrets["KEY"])
     return "done"
 
@@ -108,11 +110,13 @@ async def test_secrets_are_masked_before_any_observer_sees_them(kiln: Kiln) -> N
     observer, heard = RecordingObserver(), list[Event]()
     kiln.engine.events.subscribe(observer)
 
-    await kiln.call("spill", observe=heard.append)
+    result = await kiln.call("spill", observe=heard.append)
 
     texts = [(name, event.text) for name, event in observer.events if event.kind == "log"]
     assert texts == [("spill", "it is [secret:KEY]"), ("repeat", "again [secret:KEY]")]
-    assert [event.text for event in heard] == ["it is [secret:KEY]"]
+    assert [event.text for event in heard] == ["it is [secret:KEY]", "", "[secret:KEY]"]
+    assert heard[1].value == {"[secret:KEY]": ["[secret:KEY]"]} == result.messages[0]
+    assert SECRET not in str(observer.events) + result.model_dump_json()
 
 
 async def test_a_function_given_with_a_call_gets_the_events_of_that_call_alone(kiln: Kiln) -> None:

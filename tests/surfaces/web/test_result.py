@@ -61,14 +61,14 @@ def works(ctx: Context, seconds: float) -> str:
     ctx.report_progress(1, 4, "beginning <b>")
     ctx.log("a warning", 30)
     print("printed", flush=True)
+    ctx.send_message({"said": "<u>hello</u>"})
+    ctx.inject_tools("table")
     time.sleep(seconds)
     Path("/tmp/dot.png").write_bytes(PIXEL)
     Path("/tmp/drawing.svg").write_text(DRAWING)
     Path("/tmp/page.html").write_text("<script>document.title = 1</script>")
     for name in ("dot.png", "drawing.svg", "page.html"):
         ctx.send_file(f"/tmp/{name}")
-    ctx.send_message({"said": "<u>hello</u>"})
-    ctx.inject_tools("table")
     return "made"
 
 
@@ -201,6 +201,8 @@ def test_a_call_is_watched_while_it_runs_and_can_be_stopped(look: Look) -> None:
     expect(page.get_by_text("beginning <b>")).to_be_visible()
     expect(page.get_by_role("log")).to_contain_text("warninga warning")
     expect(page.get_by_role("log")).to_contain_text("printed")
+    expect(page.get_by_role("log")).to_contain_text('message{"said":"<u>hello</u>"}')
+    expect(page.get_by_role("log")).to_contain_text("offers table")
     page.get_by_role("button", name="Stop").click()
 
     expect(page.get_by_text("Stopped: the call was cancelled.")).to_be_visible()
