@@ -175,6 +175,38 @@ def test_the_report_says_what_to_use_for_what_a_context_lacks(desk: Shell) -> No
     ]
 
 
+def test_the_report_says_which_members_of_a_class_are_placeholders(desk: Shell) -> None:
+    source = """
+        from core.agentpress.tool import Tool, execution_flow
+        from core.sandbox.tool_base import SandboxToolsBase
+
+        class NotesTool(SandboxToolsBase):
+            def __init__(self, project_id: str, thread_manager, limit: int = 3):
+                super().__init__(project_id, thread_manager)
+                self.manager = thread_manager
+                self.limit = limit
+
+            @execution_flow("continue")
+            def count(self, text: str):
+                \"\"\"Count the words of a text, up to a limit.\"\"\"
+                return self.success_response(min(self.limit, len(text.split())))
+
+            async def keep(self, text: str):
+                \"\"\"Keep a text in the thread.\"\"\"
+                await self.sandbox.fs.upload_file(text)
+                return await self.manager.add_message(text)
+    """
+    put(desk.folder / "old", {"notes.py": dedent(source)})
+
+    row = rows(desk, "old/notes.py")["notes.py"]
+
+    members = [item["message"].partition(":")[0] for item in row["differences"]]
+    assert members == [
+        "self.sandbox is a placeholder for Suna's sandbox",
+        "self.manager is a placeholder for the parameter 'thread_manager' of __init__",
+    ]
+
+
 @pytest.mark.parametrize(
     "head",
     [b"", b"\xef\xbb\xbf", b"#!/usr/bin/env python\r\n# coding: latin-1\r\n# \xe9\r\n"],

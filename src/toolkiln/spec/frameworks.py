@@ -20,6 +20,7 @@ from toolkiln.model.spec import Capability, Dialect
 from toolkiln.spec import syntax
 from toolkiln.spec.checks.capabilities import find_uses
 from toolkiln.spec.local_imports import NEVER_HELPERS
+from toolkiln.spec.namespace import Function
 from toolkiln.spec.requirements import Requirements, distribution_of, imported_modules
 
 _BY_MODULE = {
@@ -57,6 +58,7 @@ _IN_THE_SANDBOX = {
 _AGENT_STATE = "agent_state is that of the session; its changes come back in the result, to be kept"
 _HOST = re.compile(r"https?://((?:[a-z0-9-]+\.)+[a-z]{2,})(?=[/:?#{]|\Z)", re.IGNORECASE)
 _MOST_HOSTS = 5
+_OF_SUNAS_SANDBOX = ("_ensure_sandbox", "sandbox", "sandbox_id", "sandbox_url")
 _STAND_INS = Path(__file__).parents[1] / "frameworks"
 
 
@@ -83,7 +85,7 @@ class _Import(NamedTuple):
     file: str | None
     line: int
     use: int | None
-    """The line of its first use by code, rather than by annotations and base classes."""
+    """The line of its first use by code, rather than by annotations, bases and decorators."""
 
 
 def inspect(
@@ -112,7 +114,11 @@ def inspect(
         for name, item in imported.items()
         if name.partition(".")[0] not in NEVER_HELPERS
     }
-    differences = {*_restrictions(modules, reading), *_absent_attributes(modules, reading)}
+    differences = {
+        *_restrictions(modules, reading),
+        *_absent_attributes(modules, reading),
+        *_placeholder_members(modules, reading),
+    }
     if stateful := [spec.line for spec in reading.tools if "agent_state" in spec.injected.values()]:
         differences.add(Difference(line=stateful[0], message=_AGENT_STATE))
     for name, item in foreign.items():
@@ -145,7 +151,7 @@ def _imports(module: _Module) -> Iterator[tuple[str, _Import]]:
 
 
 def _first_uses(nodes: Sequence[ast.AST]) -> dict[str, int]:
-    """Return the first line that uses each name, other than annotations and base classes."""
+    """Return the first line that uses each name, other than annotations, bases and decorators."""
     passive: set[int] = set()
     for node in nodes:
         found: list[ast.AST | None] = []
@@ -153,9 +159,9 @@ def _first_uses(nodes: Sequence[ast.AST]) -> dict[str, int]:
             case ast.arg() | ast.AnnAssign():
                 found = [node.annotation]
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                found = [node.returns]
+                found = [node.returns, *node.decorator_list]
             case ast.ClassDef():
-                found = [*node.bases]
+                found = [*node.bases, *node.decorator_list]
         passive |= {id(part) for item in found if item for part in syntax.walk(item)}
     lines: dict[str, int] = {}
     for node in nodes:
@@ -252,6 +258,55 @@ def _absent_attributes(modules: Sequence[_Module], reading: Reading) -> Iterator
                     if instead := instead_of(attribute):
                         message = f"{name}.{attribute} is not available in the sandbox: {instead}"
                         yield Difference(file=module.file, line=node.lineno, message=message)
+
+
+def _placeholder_members(modules: Sequence[_Module], reading: Reading) -> Iterator[Difference]:
+    """Yield the members of tool classes that a call has placeholders for, where they are used."""
+    classes = {spec.entry.partition(".")[0] for spec in reading.tools if "." in spec.entry}
+    for module in modules:
+        for node in module.nodes:
+            if isinstance(node, ast.ClassDef) and node.name in classes:
+                members = _members_of_bases(node) | _constructor_members(node)
+                for name, line in _uses_of_members(node):
+                    if reason := members.pop(name, None):
+                        message = f"self.{name} is {reason}: a call that uses it fails"
+                        yield Difference(file=module.file, line=line, message=message)
+
+
+def _members_of_bases(node: ast.ClassDef) -> dict[str, str]:
+    if all(syntax.last_name(base) != "SandboxToolsBase" for base in node.bases):
+        return {}
+    return dict.fromkeys(_OF_SUNAS_SANDBOX, "a placeholder for Suna's sandbox")
+
+
+def _constructor_members(node: ast.ClassDef) -> dict[str, str]:
+    """Return the attributes that `__init__` sets to parameters without a default."""
+    members: dict[str, str] = {}
+    for function in node.body:
+        if not isinstance(function, ast.FunctionDef) or function.name != "__init__":
+            continue
+        required = {
+            argument.arg
+            for argument, default in syntax.parameters(function.args)[1:]
+            if default is None
+        }
+        for child in syntax.walk(function):
+            match child:
+                case ast.Assign(
+                    targets=[ast.Attribute(value=ast.Name(id="self"), attr=attribute)],
+                    value=ast.Name(id=name),
+                ) if name in required:
+                    members[attribute] = f"a placeholder for the parameter {name!r} of __init__"
+    return members
+
+
+def _uses_of_members(node: ast.ClassDef) -> Iterator[tuple[str, int]]:
+    for function in node.body:
+        if isinstance(function, Function) and function.name != "__init__":
+            for child in syntax.walk(function):
+                match child:
+                    case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Load()):
+                        yield name, child.lineno
 
 
 def _hosts(modules: Sequence[_Module]) -> list[str]:
