@@ -79,6 +79,22 @@ TOOLS = {
             """Tell who calls, through another tool."""
             return where.call("whoami")
     ''',
+    "bot/tool_context.py": """
+        from dataclasses import dataclass
+
+
+        @dataclass
+        class ToolContext:
+            user_id: str = ""
+    """,
+    "bot/own_class.py": '''
+        from tool_context import ToolContext
+
+
+        def own_class(where: ToolContext | None = None) -> str:
+            """Tell who calls, with the bot's own module beside the file."""
+            return where.user_name
+    ''',
 }
 REQUEST: dict[str, Any] = {
     "user_name": "Ann", "message_id": "m7", "room_context": "pottery", "disclosed_skill_ids": [1],
@@ -106,6 +122,13 @@ async def test_without_a_request_its_names_are_empty(kiln: Kiln) -> None:
     result = await kiln.call("glaze_chart", {"glaze": "celadon"})
 
     assert result.value == "   0", result.error
+
+
+async def test_a_context_of_the_bot_s_own_class_is_injected_too(kiln: Kiln) -> None:
+    result = await kiln.call("own_class", request=REQUEST)
+
+    assert result.value == "Ann", result.error
+    assert kiln.tool("own_class").parameters["properties"] == {}
 
 
 async def test_identity_is_that_of_the_session_whatever_the_request_says(kiln: Kiln) -> None:

@@ -20,6 +20,7 @@ from toolkiln.spec.annotations.shapes import Omitted, Unresolved, target
 from toolkiln.spec.annotations.type_reader import Note, TypeReader
 from toolkiln.spec.namespace import (
     AliasRef,
+    ClassRef,
     External,
     Function,
     NameScope,
@@ -273,6 +274,9 @@ def injected_type(node: ast.expr, scope: NameScope) -> str | None:
             if isinstance(target, External):
                 is_context = target.name.rpartition(".")[2] == "Context"
                 return INJECTED_TYPES.get(target.name, "context" if is_context else None)
+            if isinstance(target, ClassRef):  # the framework's module, beside the file
+                name = f"{target.scope.module.name}.{target.qualname}"
+                return INJECTED_TYPES.get(name)
             if isinstance(target, AliasRef):
                 value = target.assigned.value
                 if isinstance(value, ast.Call):  # TypeAliasType("Ctx", Context)
