@@ -268,6 +268,31 @@ async def test_errors_are_those_of_the_author(kiln: Kiln) -> None:
     )
 
 
+async def test_declarations_are_known_by_their_shape() -> None:
+    toolkit = """
+from phi.tools import Toolkit
+
+class Lamp(Toolkit):
+    def __init__(self):
+        super().__init__(name="lamp")
+        self.register(self.light)
+
+    def light(self, session_state: dict, level: int) -> str:
+        '''Switch it on.'''
+"""
+    functions = """
+from agno.agent import Agent
+
+def add(session_state, item: str) -> str:
+    '''Add an item.'''
+"""
+
+    (light,), (add,) = (read(source, "<memory>").tools for source in (toolkit, functions))
+
+    assert list(light.parameters["properties"]) == ["level"]
+    assert list(add.parameters["properties"]) == ["item"]
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from toolkiln.kiln import Kiln
+from toolkiln.spec.reader import read
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -126,6 +127,28 @@ async def test_inputs_become_the_schema(kiln: Kiln) -> None:
         "Find a recipe for some ingredients.",
         "Boil an egg.",
     )
+
+
+async def test_a_tool_is_known_by_its_shape() -> None:
+    source = """
+from transformers import Tool
+
+class Echo(Tool):
+    name = "echo_text"
+    inputs = {"text": {"type": "string", "description": "The text."}}
+
+    def forward(self, text):
+        '''Return a text.'''
+
+class Shape(Tool):
+    def forward(self, text):
+        '''Not a tool: it has no inputs.'''
+"""
+
+    (tool,) = read(source, "<memory>").tools
+
+    assert (tool.name, tool.entry) == ("echo_text", "Echo.forward")
+    assert tool.description == "Return a text."
 
 
 async def test_an_agent_is_not_available(kiln: Kiln) -> None:

@@ -14,7 +14,7 @@ from toolkiln.spec.declaration import Declaration
 from toolkiln.spec.dialects import langchain
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.names import accepted_form, accepted_name
-from toolkiln.spec.namespace import Assignment, Function, Module, NameScope
+from toolkiln.spec.namespace import Assignment, Function, Import, Module, NameScope
 from toolkiln.spec.options import (
     DeclaredOptions,
     Decorator,
@@ -33,6 +33,7 @@ _ROLES = {role.value: role for role in Role}
 """By decorator name."""
 _NO_TOOL = {"overload", "fixture", "contextmanager", "asynccontextmanager", "singledispatch"}
 """Decorators of plain functions that are not tools."""
+_ON_SERVER = re.compile(r"@[\w.]+\.(?:tool|prompt|resource)\b")
 _PROGRAM_HELPER = re.compile(
     r"main|cli|usage|print_help|setup(?:_\w+)?|(?:configure|init)_logging|(?:\w+_)?parse_(?:args|arguments)"
     r"|(?:get|make|build|create)_(?:arg_|argument_)?parser"
@@ -60,6 +61,8 @@ def decorated_tools(module: Module, findings: Findings) -> Iterator[Declaration]
 
 def _local_tools(module: Module, findings: Findings) -> Iterator[Declaration]:
     """Yield the functions inside of others that a server decorates: `@mcp.tool`."""
+    if not _ON_SERVER.search(module.source):
+        return
     scope = NameScope(module)
     outers = [(function, function.name) for function in module.functions]
     outers += [
@@ -132,6 +135,10 @@ def plain_functions(module: Module, findings: Findings) -> Iterator[Declaration]
         and not any(decorator.name in _NO_TOOL for decorator in decorators(function, scope))
     ]
     exported = _exported(module)
+    uses_agno = any(
+        isinstance(binding, Import) and binding.module.partition(".")[0] == "agno"
+        for binding in module.bindings.values()
+    )
     has_described = any(
         _is_described(function)
         for function in functions
@@ -148,7 +155,12 @@ def plain_functions(module: Module, findings: Findings) -> Iterator[Declaration]
             reason = "it has neither type hints nor a docstring, unlike others of this file"
         if reason is None:
             yield Declaration(
-                dialect=Dialect.FUNCTION, name=name, entry=name, scope=scope, function=function
+                dialect=Dialect.FUNCTION,
+                name=name,
+                entry=name,
+                scope=scope,
+                function=function,
+                injected_names=agno_parameters(function) if uses_agno else {},
             )
         else:
             fix = "if it is a tool, mark it with @tool; if not, start its name with an underscore"

@@ -73,9 +73,7 @@ def _parameters(inputs: Any, forward: Function) -> JsonSchema | None:
         return None
     optional = {p.arg for p, default in syntax.parameters(forward.args) if default is not None}
     required = [
-        name
-        for name, item in inputs.items()
-        if name not in optional and item.get("nullable") is not True
+        name for name, item in inputs.items() if name not in optional and not item.get("nullable")
     ]
     properties = {name: _property(item) for name, item in inputs.items()}
     schema = {"type": "object", "properties": properties, "additionalProperties": False}
@@ -96,6 +94,6 @@ def _property(item: dict[str, Any]) -> JsonSchema:
     types = declared if isinstance(declared, list) else [declared]
     if not all(name in _TYPES for name in types):
         return schema
-    if item.get("nullable") is True and "null" not in types:
+    if item.get("nullable") and "null" not in types:
         types = [*types, "null"]
     return {"type": types[0] if len(types) == 1 else types, **schema}
