@@ -93,7 +93,7 @@ def test_a_folder_is_copied_with_its_helpers_and_waits_for_an_admission(
     assert done.code == 0, done
     assert "copied: old/weather.py -> tools/weather.py (Open WebUI)\n  with: util.py\n" in done.out
     assert "  works: double\n" in done.out
-    assert "  works once its packages are listed: get_weather\n" in done.out
+    assert "  works in part once its packages are listed: get_weather\n" in done.out
     assert "no tools: old/settings.py\n3 files: 1 skipped, 2 copied\n" in done.err
     assert done.err.endswith("next: `toolkiln admit` shows the files, and asks\n")
     assert states(desk) == {
@@ -194,17 +194,23 @@ def test_the_report_says_which_members_of_a_class_are_placeholders(desk: Shell) 
             async def keep(self, text: str):
                 \"\"\"Keep a text in the thread.\"\"\"
                 await self.sandbox.fs.upload_file(text)
+                return await self._add(text)
+
+            async def _add(self, text: str):
                 return await self.manager.add_message(text)
     """
     put(desk.folder / "old", {"notes.py": dedent(source)})
 
-    row = rows(desk, "old/notes.py")["notes.py"]
+    row = rows(desk, "old/notes.py", "--dry-run")["notes.py"]
+    done = desk.invoke("import", "old/notes.py")
 
     members = [item["message"].partition(":")[0] for item in row["differences"]]
     assert members == [
         "self.sandbox is a placeholder for Suna's sandbox",
         "self.manager is a placeholder for the parameter 'thread_manager' of __init__",
     ]
+    assert [item["tools"] for item in row["differences"]] == [["keep"], ["keep"]]
+    assert "  works: count\n  works in part: keep\n  differs: line 18: self.san" in done.out
 
 
 @pytest.mark.parametrize(

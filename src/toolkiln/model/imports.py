@@ -16,6 +16,8 @@ class Difference(Value):
     """The helper module that it is in; null: the file itself."""
     line: int
     message: str
+    tools: tuple[str, ...] = ()
+    """The tools whose calls fail if they get there, as far as the file shows it."""
 
 
 class PackageUse(Value):

@@ -6,6 +6,7 @@ is no mistake of the file: `findings` has those.
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -84,8 +85,18 @@ class _Import(NamedTuple):
 
     file: str | None
     line: int
-    use: int | None
-    """The line of its first use by code, rather than by annotations, bases and decorators."""
+    uses: tuple[int, ...]
+    """The lines of code that use it, rather than annotations, bases and decorators."""
+
+
+class _Found(NamedTuple):
+    """A difference, and where it matters."""
+
+    file: str | None
+    message: str
+    lines: tuple[int, ...]
+    is_failure: bool = True
+    """Whether a call that gets there fails."""
 
 
 def inspect(
@@ -114,19 +125,20 @@ def inspect(
         for name, item in imported.items()
         if name.partition(".")[0] not in NEVER_HELPERS
     }
-    differences = {
+    differences = [
         *_restrictions(modules, reading),
         *_absent_attributes(modules, reading),
         *_placeholder_members(modules, reading),
-    }
+    ]
     if stateful := [spec.line for spec in reading.tools if "agent_state" in spec.injected.values()]:
-        differences.add(Difference(line=stateful[0], message=_AGENT_STATE))
+        differences.append(_Found(None, _AGENT_STATE, (stateful[0],), is_failure=False))
     for name, item in foreign.items():
-        if item.use is not None and not listed.provide(name) and (missing := _missing(name)):
-            differences.add(Difference(file=item.file, line=item.use, message=missing))
+        if item.uses and not listed.provide(name) and (missing := _missing(name)):
+            differences.append(_Found(item.file, missing, item.uses))
+    users = _Users(modules, reading)
     return ForeignFile(
         _framework(imported, reading),
-        tuple(sorted(differences, key=lambda item: (item.file or "", item.line, item.message))),
+        tuple(sorted(map(users.difference, differences), key=_position)),
         tuple(_packages(foreign, listed, beside)),
     )
 
@@ -141,17 +153,17 @@ def _modules(sources: Mapping[str, bytes]) -> Iterator[_Module]:
 
 
 def _imports(module: _Module) -> Iterator[tuple[str, _Import]]:
-    uses = _first_uses(module.nodes)
+    uses = _uses(module.nodes)
     for node in module.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             for alias, dotted in zip(node.names, imported_modules(node), strict=False):
                 name = alias.asname or alias.name
-                use = uses.get(name.partition(".")[0])
-                yield dotted, _Import(module.file, node.lineno, use)
+                lines = uses.get(name.partition(".")[0], ())
+                yield dotted, _Import(module.file, node.lineno, tuple(lines))
 
 
-def _first_uses(nodes: Sequence[ast.AST]) -> dict[str, int]:
-    """Return the first line that uses each name, other than annotations, bases and decorators."""
+def _uses(nodes: Sequence[ast.AST]) -> Mapping[str, Sequence[int]]:
+    """Return the lines that use each name, other than in annotations, bases and decorators."""
     passive: set[int] = set()
     for node in nodes:
         found: list[ast.AST | None] = []
@@ -163,10 +175,10 @@ def _first_uses(nodes: Sequence[ast.AST]) -> dict[str, int]:
             case ast.ClassDef():
                 found = [*node.bases, *node.decorator_list]
         passive |= {id(part) for item in found if item for part in syntax.walk(item)}
-    lines: dict[str, int] = {}
+    lines: defaultdict[str, list[int]] = defaultdict(list)
     for node in nodes:
         if isinstance(node, ast.Name) and id(node) not in passive:
-            lines[node.id] = min(node.lineno, lines.get(node.id, node.lineno))
+            lines[node.id].append(node.lineno)
     return lines
 
 
@@ -176,6 +188,60 @@ def _full_name(dotted: str, reading: Reading, *, is_suna: bool) -> str:
     framework = "open_webui" if is_open_webui else "core" if is_suna else ""
     is_old = dotted.partition(".")[0] in OLD_MODULES.get(framework, ())
     return f"{framework}.{dotted}" if is_old else dotted
+
+
+class _Users:
+    """The functions of a file, and which of them use each other."""
+
+    def __init__(self, modules: Sequence[_Module], reading: Reading) -> None:
+        self._tools = {spec.name: spec.entry for spec in reading.tools}
+        self._lines: dict[str, range] = {}
+        self._users: defaultdict[str, set[str]] = defaultdict(set)
+        """The functions that use a name."""
+        for node in modules[0].nodes if modules and modules[0].file is None else ():
+            if isinstance(node, ast.Module | ast.ClassDef):
+                prefix = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+                for function in node.body:
+                    if isinstance(function, Function):
+                        name = f"{prefix}{function.name}"
+                        self._lines[name] = range(function.lineno, (function.end_lineno or 0) + 1)
+                        for used in _used_functions(function, prefix):
+                            self._users[used].add(name)
+
+    def difference(self, found: _Found) -> Difference:
+        """Return a difference with the tools that it makes fail, as far as the file shows it."""
+        tools: tuple[str, ...] = ()
+        if found.is_failure and found.file is None:
+            users = self._users_of(found.lines)
+            tools = tuple(name for name, entry in self._tools.items() if entry in users)
+        return Difference(
+            file=found.file, line=min(found.lines), message=found.message, tools=tools
+        )
+
+    def _users_of(self, lines: Iterable[int]) -> set[str]:
+        pending = [name for name, own in self._lines.items() if any(line in own for line in lines)]
+        users: set[str] = set()
+        while pending:
+            name = pending.pop()
+            if name not in users:
+                users.add(name)
+                pending += self._users[name]
+        return users
+
+
+def _used_functions(function: Function, prefix: str) -> set[str]:
+    names: set[str] = set()
+    for node in syntax.walk(function):
+        match node:
+            case ast.Name(id=name):
+                names.add(name)
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                names.add(f"{prefix}{name}")
+    return names
+
+
+def _position(item: Difference) -> tuple[str, int, str]:
+    return item.file or "", item.line, item.message
 
 
 def _requirements(items: Iterable[str]) -> Requirements:
@@ -233,7 +299,7 @@ def _names(stand_in: str) -> Mapping[str, str | None]:
     return names
 
 
-def _restrictions(modules: Sequence[_Module], reading: Reading) -> Iterator[Difference]:
+def _restrictions(modules: Sequence[_Module], reading: Reading) -> Iterator[_Found]:
     """Yield what the sandbox restricts, once for each capability that the file does not declare."""
     rights = [spec.rights for spec in reading.tools]
     seen = {capability for right in rights for capability in right.capabilities}
@@ -244,10 +310,10 @@ def _restrictions(modules: Sequence[_Module], reading: Reading) -> Iterator[Diff
             if text and use.capability not in seen:
                 seen.add(use.capability)
                 message = f"{use.api}: {text.replace('HOSTS', ', '.join(_hosts(modules)))}"
-                yield Difference(file=module.file, line=use.line, message=message)
+                yield _Found(module.file, message, (use.line,), is_failure=False)
 
 
-def _absent_attributes(modules: Sequence[_Module], reading: Reading) -> Iterator[Difference]:
+def _absent_attributes(modules: Sequence[_Module], reading: Reading) -> Iterator[_Found]:
     """Yield the attributes of a call's context that Stargazer has and a sandboxed call does not."""
     injected = (item for spec in reading.tools for item in spec.injected.items())
     names = {name for name, kind in injected if kind == "context"}
@@ -257,20 +323,22 @@ def _absent_attributes(modules: Sequence[_Module], reading: Reading) -> Iterator
                 case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in names:
                     if instead := instead_of(attribute):
                         message = f"{name}.{attribute} is not available in the sandbox: {instead}"
-                        yield Difference(file=module.file, line=node.lineno, message=message)
+                        yield _Found(module.file, message, (node.lineno,))
 
 
-def _placeholder_members(modules: Sequence[_Module], reading: Reading) -> Iterator[Difference]:
+def _placeholder_members(modules: Sequence[_Module], reading: Reading) -> Iterator[_Found]:
     """Yield the members of tool classes that a call has placeholders for, where they are used."""
     classes = {spec.entry.partition(".")[0] for spec in reading.tools if "." in spec.entry}
     for module in modules:
         for node in module.nodes:
             if isinstance(node, ast.ClassDef) and node.name in classes:
-                members = _members_of_bases(node) | _constructor_members(node)
+                lines: defaultdict[str, list[int]] = defaultdict(list)
                 for name, line in _uses_of_members(node):
-                    if reason := members.pop(name, None):
-                        message = f"self.{name} is {reason}: a call that uses it fails"
-                        yield Difference(file=module.file, line=line, message=message)
+                    lines[name].append(line)
+                members = _members_of_bases(node) | _constructor_members(node)
+                for name in members.keys() & lines.keys():
+                    message = f"self.{name} is {members[name]}: a call that uses it fails"
+                    yield _Found(module.file, message, tuple(lines[name]))
 
 
 def _members_of_bases(node: ast.ClassDef) -> dict[str, str]:

@@ -105,10 +105,8 @@ def _print_file(root: Path, item: "ImportedFile", *, dry_run: bool) -> None:
         say(f"{would}{item.outcome}: {item.source} -> {root / (item.file or '')} ({framework})")
     if item.companions:
         say(f"  with: {', '.join(item.companions)}")
-    if item.tools and item.file is not None:
-        is_complete = all(use.is_listed for use in item.packages)
-        works = "works" if is_complete else "works once its packages are listed"
-        say(f"  {works}: {', '.join(item.tools)}")
+    if item.file is not None:
+        _print_tools(item)
     for finding in item.findings:
         if finding.rule in _LEFT_OUT and finding.severity != "error":
             tool = f"{finding.tool}, " if finding.tool else ""
@@ -123,6 +121,19 @@ def _print_file(root: Path, item: "ImportedFile", *, dry_run: bool) -> None:
     warnings = sum(finding.severity == "warning" for finding in item.findings)
     if warnings and item.file is not None:
         say(f"  {counted(warnings, 'warning')}: `toolkiln check {item.source}` shows them")
+
+
+def _print_tools(item: "ImportedFile") -> None:
+    """Print the tools that work, and those that fail where they use what differs."""
+    in_part = {tool for difference in item.differences for tool in difference.tools}
+    is_complete = all(use.is_listed for use in item.packages)
+    label = "works" if is_complete else "works once its packages are listed"
+    for names, partly in (
+        ([tool for tool in item.tools if tool not in in_part], ""),
+        ([tool for tool in item.tools if tool in in_part], " in part"),
+    ):
+        if names:
+            say(f"  {label.replace('works', f'works{partly}')}: {', '.join(names)}")
 
 
 def _is_unlisted(use: "PackageUse") -> bool:
