@@ -247,20 +247,22 @@ class Kiln:
         provider: str | None = None,
         session: SessionToken = LOCAL_OPERATOR,
         tools: list[Any] | None = None,
+        request: dict[str, Any] | None = None,
     ) -> list[Any]:
         """Run the tool calls in a model's message, and return the messages to reply with.
 
         `message` is a response, a message or a call of OpenAI, Anthropic or Gemini, as objects
         of their SDK or plain dicts. `provider` is what the tools were compiled for, unless that
         is the strict form. Without calls there is nothing to reply. `tools` is the list that the
-        requests send: tools that a call injects are added to it, for the next turn.
+        requests send: tools that a call injects are added to it, for the next turn. `request`
+        is what the caller says about the calls, as `ctx.request`; nothing verifies it.
 
         Raises:
             InputError: the message has another form. Never for what a model wrote.
         """
         from toolkiln.operations.calls import handle_message
 
-        return await handle_message(self.services, message, provider, session, tools)
+        return await handle_message(self.services, message, provider, session, tools, request)
 
     def handle_sync(
         self,
@@ -268,9 +270,10 @@ class Kiln:
         provider: str | None = None,
         session: SessionToken = LOCAL_OPERATOR,
         tools: list[Any] | None = None,
+        request: dict[str, Any] | None = None,
     ) -> list[Any]:
         """As `handle`, from any thread without an event loop."""
-        return self.services.wait(self.handle(message, provider, session, tools))
+        return self.services.wait(self.handle(message, provider, session, tools, request))
 
     @overload
     async def call(

@@ -141,6 +141,18 @@ async def test_identity_is_that_of_the_session_whatever_the_request_says(kiln: K
         assert result.value == ["42", "discord", "g", "c", REQUEST], result.error
 
 
+async def test_the_calls_in_a_model_s_message_have_the_request_of_the_program(kiln: Kiln) -> None:
+    function = {"name": "own_class", "arguments": "{}"}
+    message = {
+        "role": "assistant",
+        "tool_calls": [{"id": "1", "type": "function", "function": function}],
+    }
+
+    (reply,) = await kiln.handle(message, request=REQUEST)
+
+    assert reply["content"] == "Ann"
+
+
 @pytest.mark.parametrize(
     ("name", "instead"),
     [

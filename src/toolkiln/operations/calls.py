@@ -380,6 +380,7 @@ async def handle_message(
     provider: str | None,
     session: "SessionToken",
     tools: list[Any] | None = None,
+    request: dict[str, Any] | None = None,
 ) -> list[Message]:
     """Return the messages to append to a conversation; none if the model called nothing.
 
@@ -393,7 +394,7 @@ async def handle_message(
     faults = [_fault(services, wire, item) for item in tool_calls]
     pairs = list(zip(tool_calls, faults, strict=True))
     calls = [_decoded_call(services, item, provider) for item, fault in pairs if fault is None]
-    ran = await _run_calls(services, calls, session) if calls else []
+    ran = await _run_calls(services, calls, session, request or {}) if calls else []
     if tools is not None:
         names = dict.fromkeys(name for result in ran for name in result.injected_tools)
         specs = await asyncio.to_thread(_offered, services, names, session)
@@ -411,9 +412,10 @@ def _offered(services: "Services", names: Iterable[str], session: "SessionToken"
 
 
 async def _run_calls(
-    services: "Services", calls: list[Call], session: "SessionToken"
+    services: "Services", calls: list[Call], session: "SessionToken", request: dict[str, Any]
 ) -> list[Result]:
-    update = {"session": services.security.token(session), "surface": services.surface}
+    token = services.security.token(session)
+    update = {"session": token, "surface": services.surface, "request": request}
     return await services.engine.gateway.call_many(
         [call.model_copy(update=update) for call in calls]
     )

@@ -365,7 +365,7 @@ class Services:
             raise InputError(f"the id of a call has at most {_LONGEST_ID} characters")
         request = options.get("request") or {}
         if not isinstance(request, dict):
-            raise InputError("the request context of a call is a dict")
+            raise InputError("the request context of a call is an object")
         call = Call(
             tool=name,
             arguments=arguments,

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 from mcp_types import ElicitResult
 
 from .served import Served
@@ -46,6 +46,9 @@ async def test_failures_have_no_structured_content(served: Served, era: str) -> 
     async with Client(served.url, mode=era) as client:
         failed = await client.call_tool("fail", {})
         lied = await client.call_tool("lie", {})
+        wrong: Any = {"toolkiln/request": [1]}
+        with pytest.raises(MCPError, match="the request context of a call is an object"):
+            await client.call_tool("add", {"a": 2}, meta=wrong)
 
     for given in (failed, lied):
         assert given.is_error
