@@ -19,12 +19,12 @@ _MAX_JSON = 20_000
 _NO_REASON = "the tool reports a failure"
 _TEXT_FIELDS = (
     "error", "message", "error_description", "errorMessage", "error_message", "reason", "detail",
-    "details", "msg", "title", "description", "stderr", "output",
+    "details", "msg", "title", "description", "stderr", "output", "Message",
 )  # fmt: skip
 _FAILED = {"error", "failed", "failure", "fail"}
 _REFUSED = {
     "denied", "forbidden", "unauthorized", "unauthorised", "permission_denied", "access_denied",
-    "unauthenticated", "eperm", "eacces",
+    "unauthenticated", "not_authenticated", "no_permission", "eperm", "eacces",
 }  # fmt: skip
 _SUCCEEDED = {"ok", "success", "succeeded", "active", "done", "completed", "complete", "pending"}
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
@@ -52,7 +52,7 @@ class Failure(NamedTuple):
 def failure_in(value: Any) -> Failure | None:
     """Return the failure that a returned value reports; None if it is a result."""
     if isinstance(value, str):
-        if (parsed := _json_object(value)) is not None:
+        if (parsed := _json(value)) is not None:
             return failure_in(parsed)
         return Failure(value.strip(), True) if _is_only_refusal(value) else None
     if not isinstance(value, dict):
@@ -62,9 +62,13 @@ def failure_in(value: Any) -> Failure | None:
     for flag in ("success", "ok"):
         if isinstance(is_ok := value.get(flag), bool):
             return None if is_ok else _failure_from(_text(value), value)
+    if value.get("error") is True:
+        return _failure_from(_text(value), value)
     status = _word(value.get("status"))
     if status in _FAILED or status in _REFUSED:
         text = _text(value, "error", "message")
+        if not text and _has_only_error_fields(value):
+            text = _text(value, "reason", "detail")
         return _failure_from(text, value) if text else None
     if _is_success(value):
         return None
@@ -107,12 +111,12 @@ def _refuses(clause: str, pattern: re.Pattern[str]) -> bool:
     return bool(pattern.match(clause) or ("require" in clause and _REQUIREMENT.match(clause)))
 
 
-def _json_object(text: str) -> dict[str, Any] | None:
-    """Parse a text that is a JSON object; some tools can return text only."""
-    if len(text) > _MAX_JSON or not text[:50].lstrip().startswith("{"):
+def _json(text: str) -> dict[str, Any] | list[Any] | None:
+    """Parse a text that is a JSON object or array; some tools can return text only."""
+    if len(text) > _MAX_JSON or not text[:50].lstrip().startswith(("{", "[")):
         return None
     try:
-        value: dict[str, Any] = json.loads(text)
+        value: dict[str, Any] | list[Any] = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return value
@@ -182,10 +186,10 @@ _BARE_FIELDS = {
 
 def _http_code(value: Mapping[str, Any]) -> int:
     """Return the HTTP status that an error names; 0 if it names none."""
-    nested = value.get("error")
-    sources = (value, nested) if isinstance(nested, dict) else (value,)
-    for source in sources:
-        for name, content in source.items():
+    errors = value.get("errors")
+    first = errors[0] if isinstance(errors, list) and errors else None
+    for source in (value, value.get("error"), first):
+        for name, content in source.items() if isinstance(source, dict) else ():
             if name.casefold() in _CODE_FIELDS:
                 text = str(content) if type(content) in (int, str) else ""
                 if len(text) == 3 and text.isascii() and text.isdigit():
@@ -243,21 +247,23 @@ def _refusal(after_word: str) -> re.Pattern[str]:
             (?:permission|access)[\s_-]*(?:(?:is|was|has\s+been)\s+)?denied(?:exception|error)?
             {_WHY}
           | access\s+to\s[^\n]{{1,80}}?\s(?:is|was|has\s+been)\s+(?:denied|refused|forbidden)\b
-          | not[\s_-]*authori[sz]ed(?:exception)?{_WHY}
-          | (?:unauthori[sz]ed|forbidden)(?:exception|error|operation)?{after_word}
-          | (?:insufficient|missing)[\s_-]*(?:required[\s_-]+)?(?:(?:the|oauth|api|access)\s+)?
-            (?:[\w.:`'"-]+\s+)?{_KIND}(?:{_STOP}|\s+(?:to|for|in|on)\b)
+          | not[\s_-]*(?:authori[sz]ed|authenticated)(?:exception)?{_WHY}
+          | authentication\s+(?:(?:is\s+)?required|credentials\s+were\s+not\s+provided)\b
+          | (?:unauthori[sz]ed|forbidden)(?:exception|error|operation|\s+access)?{after_word}
+          | missing\s+access{_STOP}
+          | (?:insufficient|missing|not\s+enough)[\s_-]*(?:required[\s_-]+)?
+            (?:(?:the|oauth|api|access)\s+)?(?:[\w.:`'"-]+\s+)?{_KIND}(?:{_STOP}|\s+(?:to|for|in|on)\b)
           | authori[sz]ation\s*(?:failed|denied|failure)\b
           | operation[\s_]+not[\s_]+permitted\b
           | (?:eperm|eacces)\b(?=\W+\w)
-          | denied\s*[:—–-]
+          | denied\s*[:—–-](?!\s*\d)
           | (?:you|your\s+\w+(?:\s+\w+)?)\s+{_NOT_HAVE}
             [^.!?\n]{{0,80}}?\b(?:{_KIND}|access\s+to)\b
           | you\s+lack\s+[^.!?\n]{{0,80}}?\b{_KIND}
           | (?:i\s+am|i['’]m)\s+{_NOT_LET}
           | (?:you\s+are|you['’]re)\s+{_NOT_LET}\s+to\s+{_DO}\b
           | (?:(?:this|the|that|your)\s+)?(?:action|operation|request|command|(?:tool\s+)?call|tool)
-            \s+(?:(?:is|was|has\s+been)\s+)?(?:{_NOT_LET}|(?:denied|forbidden|refused)\b)
+            \s+(?:(?:is|was|has\s+been)\s+)?(?:{_NOT_LET}|(?:denied|forbidden|refused|unauthori[sz]ed)\b)
           | resource\s+not\s+accessible\s+by\b
         )
         """,
