@@ -332,6 +332,9 @@ async def test_valves_that_are_passwords_are_secrets_everywhere(kiln: Kiln) -> N
     shown.append(repr(kiln.security.tool_settings.masked_values(spec)))
     assert not [text for text in shown if PASSWORD in text or MINE in text]
     assert holding(kiln.settings.state, PASSWORD, MINE) == {"secrets.toml"}
+    for user, name in (("", "api_key"), ("ann", "token")):
+        fields = kiln.security.tool_settings.schema(spec, user)["properties"]
+        assert fields[name]["writeOnly"], "the page shows a field for a password"
 
 
 @each_row(

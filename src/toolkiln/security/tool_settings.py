@@ -100,7 +100,7 @@ class ToolSettingsService:
         return {name: MASKED if name in hidden else value for name, value in values.items()}
 
     def schema(self, spec: ToolSpec, user: str = "") -> JsonSchema:
-        """Return the schema of the settings, without defaults of secrets.
+        """Return the schema of the settings; secrets are `writeOnly` and have no defaults.
 
         Raises:
             InputError: the tool declares no such settings.
@@ -108,7 +108,8 @@ class ToolSettingsService:
         schema = _schema(spec, user)
         properties = dict(schema.get("properties", {}))
         for name in secret_fields(schema):
-            properties[name] = {k: v for k, v in properties[name].items() if k != "default"}
+            shown = {k: v for k, v in properties[name].items() if k != "default"}
+            properties[name] = {**shown, "writeOnly": True}
         return {**schema, "properties": properties}
 
     def missing(self, spec: ToolSpec, user: str = "") -> str | None:

@@ -110,8 +110,7 @@ function Secret({ name, schema, isSet, isForgotten, text, onType, onForget }) {
 /* The schema of the visible settings, and the names of the secrets. */
 function parted(schema) {
   const isSecret = (part) => [part, ...(part.anyOf ?? [])]
-    .some((each) => each.format === "password" || each.writeOnly || each.secret
-      || each.input?.type === "password");
+    .some((each) => each.format === "password" || each.writeOnly || each.secret);
   const properties = Object.entries(schema.properties ?? {});
   const secrets = properties.filter(([, part]) => isSecret(part)).map(([name]) => name);
   const open = {
