@@ -131,6 +131,7 @@ COMMANDS = {
     "sessions end": Command(ANYONE),
     # Administration.
     "add": Command(ADMIN, ("more.py",)),
+    "import": Command(ADMIN, ("more.py",)),
     "admit": Command(ADMIN, ("--yes",)),
     "reject": Command(ADMIN, ("tools/greet.py",)),
     "status": Command(ADMIN),

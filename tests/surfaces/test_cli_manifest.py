@@ -23,6 +23,7 @@ COMMANDS = [
     ["admit"],
     ["admit", "--yes"],
     ["add", "draft.py"],
+    ["import", "draft.py"],
     ["reject", "tools/greet.py"],
     ["history", "greet"],
     ["diff", "greet", "1", "1"],
@@ -39,8 +40,10 @@ COMMANDS = [
     ["usages", "list"],
     ["env", "build"],
 ]
-STARTING = (["admit", "--yes"], ["add", "draft.py"], ["reject", "tools/greet.py"])
-"""Commands that write the first manifest."""
+STARTING = (
+    ["admit", "--yes"], ["add", "draft.py"], ["import", "draft.py"], ["reject", "tools/greet.py"]
+)  # fmt: skip
+"""Commands that write the first manifest, or need none."""
 
 
 class TestAManifestThatCannotBeTrusted:
