@@ -272,10 +272,14 @@ async def test_declarations_are_known_by_their_shape() -> None:
     toolkit = """
 from phi.tools import Toolkit
 
-class Lamp(Toolkit):
-    def __init__(self):
-        super().__init__(name="lamp")
+class Light(Toolkit):
+    def __init__(self, name):
+        super().__init__(name=name)
         self.register(self.light)
+
+class Lamp(Light):
+    def __init__(self):
+        super().__init__("lamp")
 
     def light(self, session_state: dict, level: int) -> str:
         '''Switch it on.'''
@@ -289,7 +293,7 @@ def add(session_state, item: str) -> str:
 
     (light,), (add,) = (read(source, "<memory>").tools for source in (toolkit, functions))
 
-    assert list(light.parameters["properties"]) == ["level"]
+    assert (light.entry, list(light.parameters["properties"])) == ("Lamp.light", ["level"])
     assert list(add.parameters["properties"]) == ["item"]
 
 

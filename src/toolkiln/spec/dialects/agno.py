@@ -20,7 +20,7 @@ from toolkiln.spec.dialects.functions import agno_parameters, decorator_options
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.names import display_name
 from toolkiln.spec.namespace import ClassRef, Function, Module, NameScope
-from toolkiln.spec.options import decorators, is_static
+from toolkiln.spec.options import bases, decorators, is_static
 from toolkiln.spec.syntax import docstring
 
 _UNKNOWN: Any = object()
@@ -40,9 +40,10 @@ def _is_base(name: str, origin: str) -> bool:
 def toolkits(module: Module, findings: Findings) -> Iterator[Declaration]:
     """Yield the tools that the toolkits of a file register."""
     scope = NameScope(module)
+    extended = {base.name for node in module.classes for base in bases(node, scope)}
     for node in module.classes:
         chain = ancestry(ClassRef(node, scope), _is_base)
-        if not chain:
+        if not chain or node.name in extended:
             continue
         construction = _Construction(chain)
         construction.run()
