@@ -17,7 +17,7 @@ ROWS = {
 }
 _ATLOOP = "frameworks/test_atloop.py"
 _SUNA = "frameworks/test_suna.py"
-_CORPUS = "execution/test_classification.py::test_the_corpus_of_returns_is_classified_precisely"
+_CORPUS = "execution/test_classification.py::test_a_corpus_of_returns_is_classified_precisely"
 _FILES = "compat/test_foreign_files.py::test_the_tools_are_called_unmodified"
 _PAGES = "operations/test_builtin_tools.py::test_the_file_of_a_tool_is_documented_and_found"
 _STARGAZER = "frameworks/test_stargazer.py"
