@@ -148,6 +148,7 @@ TOOLS = {
 
         from agno.agent import Agent
         from agno.tools import Toolkit, tool
+        from agno.tools.google.gmail import GmailTools
 
 
         def log_call(function_name, function_call, arguments):
@@ -178,6 +179,19 @@ TOOLS = {
                 return round(weight, self.precision)
 
 
+        class MailTools(GmailTools):
+            def __init__(self, **kwargs):
+                super().__init__(name="mail", tools=[self.read_mail, self.own], **kwargs)
+
+            def own(self) -> str:
+                """Tell who it is."""
+                return type(self).__name__
+
+            def read_mail(self) -> str:
+                """Read the mail."""
+                return self.service.messages()
+
+
         def helper(agent_name: str) -> Agent:
             return Agent(name=agent_name)
 
@@ -196,6 +210,7 @@ CALLS: list[tuple[str, dict[str, Any], Any]] = [
     ("remember", {"note": "frost"}, "sun, frost, ada"),
     ("rows", {"count": 2}, ["row 0", "row 1"]),
     ("harvest_bed", {"bed": 2}, "harvested 2"),
+    ("own", {}, "MailTools"),
     ("build_fence", {"file": "../etc/passwd"}, "outside"),
 ]  # fmt: skip
 
@@ -216,10 +231,11 @@ async def test_what_a_constructor_registers_is_offered(kiln: Kiln) -> None:
 
     assert set(offered) == {
         "count_beds", "tell_key", "plant", "water", "draw", "remember", "retry", "rows",
-        "harvest_bed", "build_fence", "calibrate",
+        "harvest_bed", "build_fence", "own", "read_mail", "calibrate",
     }  # fmt: skip
     assert {spec.toolkit.name for spec in offered.values() if spec.toolkit} == {
         "GardenTools",
+        "MailTools",
         "ScaleTools",
     }
     assert list(offered["draw"].parameters["properties"]) == ["title"]
@@ -259,9 +275,12 @@ async def test_the_constructor_takes_settings(kiln: Kiln) -> None:
 async def test_errors_are_those_of_the_author(kiln: Kiln) -> None:
     frozen = await kiln.call("retry")
     consulted = await kiln.call("consult", {"question": "why"})
+    read_mail = await kiln.call("read_mail")
 
     assert frozen.error is not None
     assert (frozen.error.message, frozen.error.retryable) == ("the soil is frozen", True)
+    assert read_mail.error is not None
+    assert "agno.tools.google.gmail.GmailTools.service is not" in read_mail.error.message
     assert consulted.error is not None
     assert consulted.error.message == (
         "agno.agent.Agent is not available in the sandbox: list 'agno' among its requirements"

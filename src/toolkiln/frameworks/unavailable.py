@@ -50,7 +50,7 @@ class Unavailable:
     __ror__ = __or__
 
     def __mro_entries__(self, _: object) -> tuple[type, ...]:
-        return ()
+        return (_base(self._name),)
 
     def __bool__(self) -> bool:
         return False if importing else self._raise()
@@ -79,3 +79,14 @@ class Unavailable:
 
         hint = f": {self._hint}" if self._hint else ""
         raise ToolError(f"{self._name} is not available in the sandbox{hint}")
+
+
+def _base(name: str) -> type:
+    """Return a class to extend, which names itself where an attribute is missing."""
+
+    def create(_self: object, *_: object, **__: object) -> None: ...
+
+    def missing(_: object, attribute: str) -> NoReturn:
+        raise AttributeError(f"{name}.{attribute} is not available in the sandbox")
+
+    return type(name.rpartition(".")[2], (), {"__init__": create, "__getattr__": missing})
