@@ -8,7 +8,6 @@ import pytest
 
 from tables import each_row
 from toolkiln.errors import InputError
-from toolkiln.execution.call_events import EventCallback
 from toolkiln.execution.tasks import SOFT_LIMIT, TaskService
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Call, Event, Result, Status, Task
@@ -56,8 +55,8 @@ async def test_observers_of_a_task_get_events_until_they_unsubscribe(kiln: Kiln)
     deaf: list[Event] = []
     tasks, caller = kiln.engine.tasks, kiln.security.caller(kiln.security.operator)
     await kiln.call("work", {"gate": "heard"}, call_id="heard", background=True)
-    enough = tasks.subscribe(caller, "heard", EventCallback(deaf.append))
-    forget = tasks.subscribe(caller, "heard", EventCallback(heard.append))
+    enough = tasks.subscribe(caller, "heard", deaf.append, None)
+    forget = tasks.subscribe(caller, "heard", heard.append, None)
     assert enough
     assert forget
 
@@ -69,9 +68,9 @@ async def test_observers_of_a_task_get_events_until_they_unsubscribe(kiln: Kiln)
 
     assert [(e.text, e.level) for e in heard if e.kind == "log"] == [("let through", "info")]
     assert len(deaf) == before
-    assert tasks.subscribe(caller, "heard", EventCallback(heard.append)) is None
+    await until(lambda: tasks.subscribe(caller, "heard", heard.append, None) is None)
     other = caller.model_copy(update={"user_id": "eve"})
-    assert tasks.subscribe(other, "x", EventCallback(heard.append)) is None
+    assert tasks.subscribe(other, "x", heard.append, None) is None
 
 
 async def test_call_that_outlasts_the_soft_limit_goes_on_as_a_task(kiln: Kiln) -> None:

@@ -8,11 +8,12 @@ time and need no store.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from itertools import chain
 from math import inf
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from toolkiln.errors import ServerBusy, ToolkilnError
-from toolkiln.execution.call_events import CallObserver, RunningCall
+from toolkiln.execution.call_events import CallObserver, EventCallback, RunningCall
 from toolkiln.execution.executor import Dispatcher
 from toolkiln.execution.gateway import Gateway
 from toolkiln.execution.idempotency import CallResults
@@ -89,7 +90,7 @@ class TaskService:
         self.soft_limit = soft_limit
         """Default of `wait_seconds`."""
         self._running: dict[asyncio.Task[Any], _RunningTask] = {}
-        self._ended: deque[_RunningTask] = deque(maxlen=_MAX_ENDED)
+        self._ended: dict[Key, deque[Event]] = {}
 
     async def call_detached(
         self,
@@ -184,25 +185,25 @@ class TaskService:
             )
 
     def subscribe(
-        self, caller: Caller, call_id: str, observer: CallObserver, after: int | None = None
+        self, caller: Caller, call_id: str, observe: Callable[[Event], None], after: int | None
     ) -> Callable[[], None] | None:
         """Subscribe to a call of this process; returns a function that unsubscribes.
 
-        With `after`, the observer first gets the events after that number, as far as they are
-        kept. None: the caller has no such call here.
+        With a number in `after`, the events after that one come first, as far as they are kept.
+        None: the caller has no such call here.
         """
-        key, ends = _key(caller, call_id), []
-        known = [*self._running.values(), *(self._ended if after is not None else ())]
-        entries = [entry for entry in known if entry.key == key]
-        if not entries:
+        key = _key(caller, call_id)
+        running = [entry.observer for entry in self._running.values() if entry.key == key]
+        if not running and (after is None or key not in self._ended):
             return None
-        for task in (entry.observer for entry in entries):
-            if task is None or task.call is None:
-                continue
-            for event in tuple(task.events) if after is not None else ():
+        tasks = [task for task in running if task is not None]
+        if after is not None:
+            kept = [task.events for task in tasks] or [self._ended.get(key, deque())]
+            for event in tuple(chain.from_iterable(kept)):
                 if event.number > after:
-                    observer.event(task.call, event)
-            ends.append(self._gateway.events.subscribe(observer, call=task.call))
+                    observe(event)
+        callback, calls = EventCallback(observe), [task.call for task in tasks if task.call]
+        ends = [self._gateway.events.subscribe(callback, call=call) for call in calls]
 
         def unsubscribe() -> None:
             for end in ends:
@@ -235,7 +236,10 @@ class TaskService:
         def end(_: object) -> None:
             del self._running[running]
             if entry.observer is not None and entry.observer.events:
-                self._ended.append(entry)
+                self._ended.pop(entry.key, None)
+                self._ended[entry.key] = entry.observer.events
+                if len(self._ended) > _MAX_ENDED:
+                    del self._ended[next(iter(self._ended))]
 
         running.add_done_callback(end)
         return running

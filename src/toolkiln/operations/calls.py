@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from toolkiln.errors import InputError, ToolkilnError, UnknownTool
-from toolkiln.execution.call_events import EventCallback
 from toolkiln.model.base import Page, Value
 from toolkiln.model.call import Call, Event, OutputPage, Result, Status, Task
 from toolkiln.model.identity import Caller
@@ -324,9 +323,8 @@ class Tasks:
         The task of another process has its progress as only event.
         """
         service = self._services.engine.tasks
-        callback = EventCallback(observe)
         unsubscribe = service.subscribe(
-            await self._services.caller(session), task.id, callback, after
+            await self._services.caller(session), task.id, observe, after
         )
         if unsubscribe is not None:
             try:
