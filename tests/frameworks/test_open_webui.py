@@ -49,7 +49,8 @@ TOOLS = {
         )
 
         log = logging.getLogger(__name__)
-        log.setLevel(SRC_LOG_LEVELS["MAIN"])
+        log.setLevel(SRC_LOG_LEVELS["TOOLS"])
+        log.setLevel(SRC_LOG_LEVELS.get("MAIN"))
         PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
 
