@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ from .workers import admit, code_of, tools_folder, worker
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SOON = 60.0
+NUMBERS = count()
 STATE_HERE = {"TOOLKILN_STATE": "state"}
 BETTER = WRITTEN.replace("number * 3", "number * 6").replace("        6\n", "        12\n")
 SAYING = '''
@@ -680,7 +682,7 @@ async def test_what_waits_on_disk_is_admitted_or_rejected(kiln: Kiln, folder: Pa
 
 async def written(kiln: Kiln, word: str) -> str:
     """The name of a tool that was not there before; both kinds write into the same folder."""
-    name = f"{word}_{len(kiln.services.registry.specs)}"
+    name = f"{word}_{next(NUMBERS)}"
     order = tool_files.WriteSource(name=name, source=WRITTEN.replace("triple", name), only_new=True)
     made = await kiln.run_operation(tool_files.write_source, order)
     assert made.authored.success, made
