@@ -8,6 +8,7 @@ import pytest
 from execution.observers import code, local_session
 from security.guarded import holding, records
 from tables import each_row
+from toolkiln.frameworks.open_webui import messages
 from toolkiln.kiln import Kiln
 from toolkiln.model.call import Event, Result, Status
 from toolkiln.model.question import FormAnswer, Question, Reply
@@ -336,6 +337,34 @@ async def test_valves_that_are_passwords_are_secrets_everywhere(kiln: Kiln) -> N
     for user, name in (("", "api_key"), ("ann", "token")):
         fields = kiln.security.tool_settings.schema(spec, user)["properties"]
         assert fields[name]["writeOnly"], "the page shows a field for a password"
+
+
+async def test_messages_of_a_chat_are_read_and_extended() -> None:
+    parts: Any = [{"type": "image_url"}, {"type": "text", "text": "look"}]
+    chat: Any = [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": parts},
+        {"role": "assistant", "content": "a boat"},
+    ]
+
+    assert messages.get_last_user_message(chat) == "look"
+    assert messages.get_last_user_message_item(chat) is chat[1]
+    assert messages.get_last_assistant_message(chat) == "a boat"
+    assert messages.get_last_assistant_message_item(chat) is chat[2]
+    assert messages.get_last_user_message([]) is None
+    assert messages.get_messages_content(chat) == "SYSTEM: be brief\nUSER: look\nASSISTANT: a boat"
+    assert messages.pop_system_message(chat) == (chat[0], chat[1:])
+    messages.append_or_update_assistant_message("or two", chat)
+    messages.add_or_update_user_message("and now?", chat)
+    messages.add_or_update_user_message("please", chat)
+    messages.add_or_update_system_message("be kind", chat, append=True)
+    assert [each["content"] for each in chat if each["content"] is not parts] == [
+        "be brief\nbe kind",
+        "a boat\nor two",
+        "and now?\nplease",
+    ]
+    messages.add_or_update_user_message("first", chat[1:2], append=False)
+    assert parts[1]["text"] == "first\nlook"
 
 
 @each_row(

@@ -1,21 +1,16 @@
 """Stand-in for `open_webui.utils.misc`: its functions on the messages of a chat.
 
 A message is a dict with `role` and `content`; the content is a text or a list of parts.
-Functions that need Open WebUI itself are unavailable.
+Its other functions are unavailable.
 """
 
 from __future__ import annotations
-
-import hashlib
-import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     Message = dict[str, Any]
-
-_EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
 def get_content_from_message(message: Message) -> str | None:
@@ -100,32 +95,6 @@ def append_or_update_assistant_message(content: str, messages: list[Message]) ->
     else:
         messages.append({"role": "assistant", "content": content})
     return messages
-
-
-def deep_update(target: dict[Any, Any], changes: dict[Any, Any]) -> dict[Any, Any]:
-    """Update nested dicts in place."""
-    for key, value in changes.items():
-        inner = target.get(key)
-        if isinstance(inner, dict) and isinstance(value, dict):
-            deep_update(inner, value)
-        else:
-            target[key] = value
-    return target
-
-
-def calculate_sha256_string(string: str) -> str:
-    """Return the SHA-256 of a text."""
-    return hashlib.sha256(string.encode()).hexdigest()
-
-
-def sanitize_filename(file_name: str) -> str:
-    """Return a name with lower-case letters, digits, hyphens and dots only."""
-    return re.sub(r"\s+", "-", re.sub(r"[^\w\s.-]", "", file_name.lower()))
-
-
-def validate_email_format(email: str) -> bool:
-    """Return whether a text looks like an address."""
-    return email.endswith("@localhost") or _EMAIL.fullmatch(email) is not None
 
 
 def _last(messages: list[Message], role: str) -> Message | None:
