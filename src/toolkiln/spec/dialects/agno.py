@@ -105,7 +105,7 @@ class _Member(NamedTuple):
 
 
 @dataclass
-class _Frame:
+class _Locals:
     names: dict[str, Any]
     scope: NameScope
     level: int
@@ -180,7 +180,7 @@ class _Construction:
             return
         scope = self.chain[level].scope
         names: dict[str, Any] = {}
-        frame = _Frame(names, scope, level)
+        frame = _Locals(names, scope, level)
         parameters = syntax.parameters(function.args)
         for parameter, default in parameters:
             names[parameter.arg] = _UNKNOWN if default is None else self._value(default, frame)
@@ -193,11 +193,11 @@ class _Construction:
         self._follow(function.body, frame)
         self._depth -= 1
 
-    def _follow(self, body: Sequence[ast.stmt], frame: _Frame) -> bool:
+    def _follow(self, body: Sequence[ast.stmt], frame: _Locals) -> bool:
         """Follow statements; return whether they end the function."""
         return any(self._follow_one(node, frame) for node in body)
 
-    def _follow_one(self, node: ast.stmt, frame: _Frame) -> bool:
+    def _follow_one(self, node: ast.stmt, frame: _Locals) -> bool:
         frame.scope.module.budget.spend()
         match node:
             case ast.Return():  # what raises for want of a key has not got one yet
@@ -222,7 +222,7 @@ class _Construction:
                 return self._follow([*node.body, *node.orelse, *node.finalbody], frame)
         return False
 
-    def _branch(self, node: ast.If, frame: _Frame) -> bool:
+    def _branch(self, node: ast.If, frame: _Locals) -> bool:
         value = self._value(node.test, frame)
         if value is _UNKNOWN:
             self._follow(node.body, frame)
@@ -236,7 +236,7 @@ class _Construction:
         self._condition = before
         return self._follow(node.orelse, frame)
 
-    def _assign(self, targets: Sequence[ast.expr], value: Any, frame: _Frame) -> None:
+    def _assign(self, targets: Sequence[ast.expr], value: Any, frame: _Locals) -> None:
         if self._condition:
             return
         for target in targets:
@@ -248,7 +248,7 @@ class _Construction:
                 for element, item in zip(target.elts, value, strict=False):
                     self._assign([element], item, frame)
 
-    def _add(self, values: Any, more: Any, frame: _Frame) -> None:
+    def _add(self, values: Any, more: Any, frame: _Locals) -> None:
         """Extend a list, or report what a branch that is not taken would add."""
         if not isinstance(values, list):
             return
@@ -261,7 +261,7 @@ class _Construction:
             frame.scope.module.budget.spend(len(added))
             values.extend(added)
 
-    def _call(self, call: ast.Call, frame: _Frame) -> None:
+    def _call(self, call: ast.Call, frame: _Locals) -> None:
         function = call.func
         if not isinstance(function, ast.Attribute):
             return
@@ -292,7 +292,7 @@ class _Construction:
         elif name == "extend" and values:
             self._add(self._value(owner, frame), values[0], frame)
 
-    def _value(self, node: ast.expr, frame: _Frame) -> Any:
+    def _value(self, node: ast.expr, frame: _Locals) -> Any:
         frame.scope.module.budget.spend()
         match node:
             case ast.Constant(value=value):
@@ -350,7 +350,7 @@ class _Construction:
                 return _UNKNOWN
         return try_evaluate(node, frame.scope, default=_UNKNOWN)
 
-    def _combined(self, operator: ast.boolop, operands: Sequence[ast.expr], frame: _Frame) -> Any:
+    def _combined(self, operator: ast.boolop, operands: Sequence[ast.expr], frame: _Locals) -> Any:
         """Return the first operand that decides, unknown ones left aside."""
         decides = isinstance(operator, ast.Or)
         values = [self._value(operand, frame) for operand in operands]
@@ -359,7 +359,9 @@ class _Construction:
                 return value
         return _UNKNOWN if _UNKNOWN in values else values[-1]
 
-    def _compared(self, left: ast.expr, operator: ast.cmpop, right: ast.expr, frame: _Frame) -> Any:
+    def _compared(
+        self, left: ast.expr, operator: ast.cmpop, right: ast.expr, frame: _Locals
+    ) -> Any:
         first, second = self._value(left, frame), self._value(right, frame)
         if _UNKNOWN in (first, second):
             return _UNKNOWN
