@@ -67,7 +67,8 @@ PLAIN = "class F:\n    def __init__(self, x: int): ..."
 def test_a_parameter_that_no_model_can_pass_is_an_error_or_has_its_default(
     imports: str, annotation: str
 ) -> None:
-    source = f'{imports}\ndef f(a: int, x: {annotation}):\n    """Do it."""\n'
+    docstring = '"""Do it.\n\n    Args:\n        a: One.\n        x: Another.\n    """'
+    source = f"{imports}\ndef f(a: int, x: {annotation}):\n    {docstring}\n"
     schema = {"x": {"type": "string"}}
     by_hand = f"TOOL_NAME = 'f'\nTOOL_PARAMETERS = {{'type': 'object', 'properties': {schema}}}\n"
 
@@ -80,7 +81,9 @@ def test_a_parameter_that_no_model_can_pass_is_an_error_or_has_its_default(
     assert [spec.name for spec in beside.tools] == ["g"]
     assert next(f.severity for f in beside.findings if f.tool == "f") is Severity.WARNING
     assert hidden.severity is Severity.INFO
-    assert properties(source.replace("):", " = None):")) == {"a": {"type": "integer"}}
+    optional = one(source.replace("):", " = None):"))
+    assert optional.parameters["properties"].keys() == {"a"}
+    assert [parameter.name for parameter in optional.documentation.parameters] == ["a"]
     assert reading(f"{imports}\n{by_hand}def run(x: {annotation}): ...").tools[0].name == "f"
     assert "unpassable-type" not in rules(f"{imports}\n{by_hand}def run(x: {annotation}): ...")
 

@@ -5,7 +5,7 @@ this module depends on the dialect.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -125,9 +125,10 @@ def build_spec(declaration: Declaration, file: FileContext, findings: Findings) 
     is_declared = declaration.parameters is not None or "parameters" in declaration.options
     if "parameters" in file.table and not is_declared:
         declaration.parameters = options.schema()
-    parameters, injected, returns = _schemas(declaration, documentation, file, findings)
+    parameters, signature, returns = _schemas(declaration, documentation, file, findings)
+    injected = signature.injected
     description = (declaration.description or "").strip()
-    documentation = _without_injected(documentation, injected)
+    documentation = _without_hidden(documentation, signature.hidden)
     if file.documentation:
         documentation = documentation.model_copy(update={"module": file.documentation})
     if not text and not description:
@@ -242,8 +243,8 @@ def _settings(
 
 def _schemas(
     declaration: Declaration, documentation: Documentation, file: FileContext, findings: Findings
-) -> tuple[JsonSchema, dict[str, str], JsonSchema | None]:
-    """Return the schema of parameters, the injected parameters, and the schema of the result."""
+) -> tuple[JsonSchema, ToolSignature, JsonSchema | None]:
+    """Return the schema of parameters, the signature, and the schema of the result."""
     function = declaration.function
     parameters = documentation.parameters
     signature = read_signature(
@@ -270,14 +271,14 @@ def _schemas(
     if declared is None:
         _report_notes(signature.notes, declaration, findings)
         _report_parameters(signature, declaration.name, findings)
-        return signature.schema, signature.injected, returns
+        return signature.schema, signature, returns
     if declaration.whole_arguments is None:
         has_defaults = declaration.arguments_class is not None
         for message in _mismatches(declared, signature, has_defaults=has_defaults):
             fix = "make the schema match the signature, or remove it"
             line = declaration.parameters_line
             findings.error("schema-mismatch", message, line, fix, tool=declaration.name)
-    return declared, signature.injected, returns
+    return declared, signature, returns
 
 
 def _class_schema(
@@ -307,8 +308,8 @@ def _whole_arguments(declaration: Declaration) -> str | None:
     return f"**{name}" if kwargs is not None and kwargs.arg == name else name
 
 
-def _without_injected(documentation: Documentation, injected: Mapping[str, str]) -> Documentation:
-    visible = tuple(item for item in documentation.parameters if item.name not in injected)
+def _without_hidden(documentation: Documentation, hidden: Set[str]) -> Documentation:
+    visible = tuple(item for item in documentation.parameters if item.name not in hidden)
     if len(visible) == len(documentation.parameters):
         return documentation
     return documentation.model_copy(update={"parameters": visible})

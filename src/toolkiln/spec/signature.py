@@ -49,6 +49,8 @@ class ToolSignature(NamedTuple):
     """Lines of the parameters without a type."""
     accepts_any_name: bool
     """Whether it has `**kwargs`."""
+    hidden: frozenset[str]
+    """Parameters that are injected, or that no model can pass and that have a default."""
 
 
 def read_signature(
@@ -69,6 +71,7 @@ def read_signature(
     properties: dict[str, JsonSchema] = {}
     required: list[str] = []
     injected: dict[str, str] = {}
+    hidden: set[str] = set()
     undescribed: dict[str, int] = {}
     unannotated: dict[str, int] = {}
     has_self = is_method and bool(function.args.posonlyargs or function.args.args)
@@ -87,6 +90,7 @@ def read_signature(
         except Omitted:
             continue
         if field.is_unpassable and not field.required and name not in declared:
+            hidden.add(name)
             continue
         schema = _described(field.schema, field.metadata.text or descriptions.get(name))
         if "description" not in schema:
@@ -109,6 +113,7 @@ def read_signature(
         undescribed,
         unannotated,
         function.args.kwarg is not None,
+        frozenset({*injected, *hidden}),
     )
 
 
