@@ -147,7 +147,10 @@ class RemoteOperations:
     ) -> O:
         call = Call(
             tool=wire_name(operation.name),
-            arguments=TypeAdapter(operation.input).dump_python(request, mode="json"),
+            # A worker of an earlier release refuses fields that it does not know: send no defaults.
+            arguments=TypeAdapter(operation.input).dump_python(
+                request, mode="json", exclude_defaults=True
+            ),
             session=token,
             surface=self._surface,
             timeout=operation.timeout,

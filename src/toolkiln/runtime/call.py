@@ -84,6 +84,11 @@ def _usage() -> Frame:
 
 
 def _result(entry: EntryPoint, call: Mapping[str, Any], channel: Channel) -> Frame:
+    # Before the tool runs, which may leave no descriptor to import with.
+    import resource  # noqa: F401
+
+    import toolkiln.runtime.serialise  # noqa: F401
+
     injected: dict[str, Any] = {}
     caller = call["caller"]
     if entry.injected:
