@@ -292,8 +292,9 @@ def _spec_of(function: Callable[..., Any]) -> ToolSpec:
         file = None
     reading = read_file(Path(file)) if file else None
     for spec in reading.tools if reading else ():
-        if spec.entry == name:
-            return spec
+        if spec.entry == name:  # the rest of a program's file is not for its callers
+            own = spec.documentation.model_copy(update={"module": ()})
+            return spec.model_copy(update={"documentation": own})
     raise InputError(
         f"the source of {name} does not declare it as a tool",
         hint="pass a public function with a docstring, defined at the top level of a file",

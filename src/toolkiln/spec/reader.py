@@ -144,8 +144,10 @@ def _module_sections(
             continue
         returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
         signature = f"{name}({ast.unparse(function.args)}){returns}"
-        about = describe(parse(syntax.docstring(function) or ""), "", {})
-        texts.append((f"Function {name}", f"```python\n{signature}\n```\n\n{about}"))
+        body = f"```python\n{signature}\n```"
+        if text := syntax.docstring(function):
+            body += f"\n\n{describe(parse(text), '', {})}"
+        texts.append((f"Function {name}", body))
     for title, body in texts:
         if body and (body := body[:room]):
             room -= len(body)
