@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from tables import each_row
 from toolkiln.define import ToolDenied, ToolError, ToolResult
-from toolkiln.execution.classification import Failure, failure_in, is_refusal
+from toolkiln.execution.classification import Failure, failure_in
 from toolkiln.execution.executor import ExecutionOutcome, Invocation
 from toolkiln.execution.inline import InlineExecutor
+from toolkiln.execution.refusals import is_refusal
 from toolkiln.frameworks import suna
 from toolkiln.model.call import Status
 from toolkiln.model.spec import Dialect, ToolSpec

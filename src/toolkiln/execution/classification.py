@@ -11,16 +11,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-_MAX_REFUSAL = 300
-_MAX_ERROR = 2_000
-"""Characters of an error that are searched for a refusal."""
+from toolkiln.execution.refusals import OTHER_403, is_only_refusal, is_refusal
+
 _MAX_JSON = 20_000
 """Characters; longer texts are data."""
 _NO_REASON = "the tool reports a failure"
 _TEXT_FIELDS = (
-    "error", "message", "error_description", "errorMessage", "error_message", "reason", "detail",
-    "details", "msg", "title", "description", "stderr", "output", "Message",
+    "error", "message", "error_description", "errormessage", "error_message", "reason", "detail",
+    "details", "msg", "title", "description", "stderr", "output",
 )  # fmt: skip
+_CODE_WORD = re.compile(r"[A-Za-z0-9]+(?:[_.-][A-Za-z0-9]+)*")
 _FAILED = {"error", "failed", "failure", "fail"}
 _REFUSED = {
     "denied", "forbidden", "unauthorized", "unauthorised", "permission_denied", "access_denied",
@@ -28,7 +28,7 @@ _REFUSED = {
 }  # fmt: skip
 _SUCCEEDED = {"ok", "success", "succeeded", "active", "done", "completed", "complete", "pending"}
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
-_CODE_WORDS = ("status", "code", "error", "type", "reason")
+_CODE_WORDS = ("status", "code", "error", "type", "reason", "error_code", "errorcode", "__type")
 """Fields that may have a refusal as a code: `access_denied`."""
 _CODE_FIELDS = ("status", "code", "status_code", "statuscode", "error_code", "errorcode")
 _ERROR_FIELDS = {
@@ -39,6 +39,7 @@ _ERROR_FIELDS = {
     "needed", "provided", "required", "missing_scope", "scope", "resource", "error_uri",
     "correlationid", "statustext", "reasonphrase", "method", "url", "object", "ok", "success",
     "error_subcode", "innererror", "target", "exception",
+    "errormessages", "responsemetadata",
 }  # fmt: skip
 
 
@@ -54,14 +55,15 @@ def failure_in(value: Any) -> Failure | None:
     if isinstance(value, str):
         if (parsed := _json(value)) is not None:
             return failure_in(parsed)
-        return Failure(value.strip(), True) if _is_only_refusal(value) else None
+        return Failure(value.strip(), True) if is_only_refusal(value) else None
     if not isinstance(value, dict):
         return None
-    if value.get("isError") is True or value.get("is_error") is True:
+    value = _with_plain_names(value)
+    if value.get("iserror") is True or value.get("is_error") is True:
         return reported_failure("\n".join(_content_texts(value.get("content"))))
     for flag in ("success", "ok"):
         if isinstance(is_ok := value.get(flag), bool):
-            return None if is_ok else _failure_from(_text(value), value)
+            return None if is_ok else _failure_from(_text(value) or _errors_text(value), value)
     if value.get("error") is True:
         return _failure_from(_text(value), value)
     status = _word(value.get("status"))
@@ -80,35 +82,13 @@ def failure_in(value: Any) -> Failure | None:
         return _failure_from(errors, value)
     # An error beside data may be a warning; a refusal is none.
     error = _text(value, "error")
-    is_refused = is_refusal(error) or (_is_bare_message(value) and is_refusal(text))
+    is_refused = is_refusal(error) or (_is_bare_message(value) and is_only_refusal(text))
     return Failure(error or text, True) if is_refused else None
 
 
 def reported_failure(text: str) -> Failure:
     """Return the failure with this text."""
     return Failure(text or _NO_REASON, is_refusal(text))
-
-
-def is_refusal(text: str) -> bool:
-    """Return whether the text of an error contains a refusal."""
-    head = text[:_MAX_ERROR].strip()
-    clauses = (head, *_BETWEEN_CLAUSES.split(head))
-    return any(_refuses(part, _REFUSAL_IN_ERROR) or _LACKS.search(part) for part in clauses)
-
-
-def _is_only_refusal(text: str) -> bool:
-    """Return whether a text is a refusal and nothing else: one sentence, or two."""
-    head = text.strip()
-    if len(text) > _MAX_REFUSAL or len(_BETWEEN_SENTENCES.findall(head)) >= 2:
-        return False
-    lacks = _LACKS.search(head)
-    is_about_caller = lacks is not None and _WHO.fullmatch(head[: lacks.start()].rstrip())
-    return bool(is_about_caller) or _refuses(head, _REFUSAL)
-
-
-def _refuses(clause: str, pattern: re.Pattern[str]) -> bool:
-    """Return whether a clause begins with a refusal."""
-    return bool(pattern.match(clause) or ("require" in clause and _REQUIREMENT.match(clause)))
 
 
 def _json(text: str) -> dict[str, Any] | list[Any] | None:
@@ -123,13 +103,31 @@ def _json(text: str) -> dict[str, Any] | list[Any] | None:
 
 
 def _failure_from(text: str, value: Mapping[str, Any]) -> Failure:
-    nested = value.get("error")
-    sources = (value, nested) if isinstance(nested, dict) else (value,)
-    codes = [_word(source.get(name)) for source in sources for name in _CODE_WORDS]
-    refused = any(code in _REFUSED or is_refusal(code) for code in (*codes, text))
+    codes = [_word(source.get(name)) for source in _sources(value) for name in _CODE_WORDS]
+    words = [code for code in codes if not code.isdigit()]
+    refused = any(code in _REFUSED or is_refusal(code) for code in (*words, text))
+    if "invalid_grant" in codes:  # OAuth's answer to an old code, with the status 400
+        return Failure(text, False)
     if not refused and _http_code(value) in (401, 403):
-        refused = _OTHER_403.search(text) is None
+        refused = OTHER_403.search(text) is None
     return Failure(text or _NO_REASON, refused)
+
+
+def _with_plain_names(value: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name).casefold(): content for name, content in value.items()}
+
+
+def _sources(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects that may have the code of an error."""
+    errors = value.get("errors")
+    first = errors[0] if isinstance(errors, list) and errors else None
+    data = value.get("data")
+    inner = data if _is_status("data", data) else None
+    for source in (value, value.get("error"), first, inner):
+        if isinstance(source, dict):
+            yield _with_plain_names(source)
+            if isinstance(extensions := source.get("extensions"), dict):
+                yield extensions
 
 
 def _word(value: Any) -> str:
@@ -142,7 +140,9 @@ def _text(value: Mapping[str, Any], *names: str) -> str:
     for name in names or _TEXT_FIELDS:
         found = value.get(name)
         if name == "error" and isinstance(found, dict):
-            found = _text(found, "message", "detail", "reason", "msg", "description")
+            found = _text(
+                _with_plain_names(found), "message", "detail", "reason", "msg", "description"
+            )
         if isinstance(found, str) and found.strip():
             if not _CODE_WORD.fullmatch(found) or names:
                 return found
@@ -152,16 +152,21 @@ def _text(value: Mapping[str, Any], *names: str) -> str:
 
 def _has_error(value: Mapping[str, Any]) -> bool:
     """Return whether a value has a field that only errors have."""
-    names = ("error", "errorMessage", "error_message", "error_description")
+    names = ("error", "errormessage", "error_message", "error_description")
     return any(_text(value, name) for name in names)
 
 
 def _has_only_error_fields(value: Mapping[str, Any], *others: str) -> bool:
     return all(
-        name.casefold() in _ERROR_FIELDS or content in _EMPTY
+        name.casefold() in _ERROR_FIELDS or content in _EMPTY or _is_status(name, content)
         for name, content in value.items()
         if name not in others
     )
+
+
+def _is_status(name: str, content: Any) -> bool:
+    """Return whether a field is WordPress's `"data": {"status": 401}`."""
+    return name == "data" and isinstance(content, dict) and [*content] == ["status"]
 
 
 def _is_success(value: Mapping[str, Any]) -> bool:
@@ -186,10 +191,8 @@ _BARE_FIELDS = {
 
 def _http_code(value: Mapping[str, Any]) -> int:
     """Return the HTTP status that an error names; 0 if it names none."""
-    errors = value.get("errors")
-    first = errors[0] if isinstance(errors, list) and errors else None
-    for source in (value, value.get("error"), first):
-        for name, content in source.items() if isinstance(source, dict) else ():
+    for source in _sources(value):
+        for name, content in source.items():
             if name.casefold() in _CODE_FIELDS:
                 text = str(content) if type(content) in (int, str) else ""
                 if len(text) == 3 and text.isascii() and text.isdigit():
@@ -198,11 +201,16 @@ def _http_code(value: Mapping[str, Any]) -> int:
 
 
 def _errors_text(value: Mapping[str, Any]) -> str:
-    """Return the messages of a GraphQL or JSON:API response that has errors and no data."""
-    errors = value.get("errors")
-    if not isinstance(errors, list) or value.get("data") not in _EMPTY:
+    """Return the messages in the errors of a response without data: GraphQL, JSON:API, Jira."""
+    if value.get("data") not in _EMPTY:
         return ""
-    texts = (_text(item) if isinstance(item, dict) else item for item in errors[:20])
+    items: list[Any] = []
+    for errors in (value.get("errormessages"), value.get("errors")):
+        if isinstance(errors, list):
+            items += errors[:20]
+        elif isinstance(errors, dict) and "errormessages" in value:
+            items += [*errors.values()][:20]
+    texts = (_text(_with_plain_names(item)) if isinstance(item, dict) else item for item in items)
     return "\n".join(text for text in texts if isinstance(text, str) and text.strip())
 
 
@@ -212,90 +220,3 @@ def _content_texts(blocks: Any) -> Iterator[str]:
         text = block.get("text") if isinstance(block, dict) else block
         if isinstance(text, str) and text.strip():
             yield text
-
-
-_BETWEEN_SENTENCES = re.compile(r"[.!?…]+\s+(?=\S)|\n\s*(?=\S)")
-_BETWEEN_CLAUSES = re.compile(r"[.!?…;]+\s+|\n+|:\s+|\s+[-–—]\s+|,\s+(?:but|because|since)\s+|\s\(")
-_CODE_WORD = re.compile(r"[A-Za-z0-9]+(?:[_.-][A-Za-z0-9]+)*")
-_OTHER_403 = re.compile(r"\b(?:rate|quota|limit|throttl\w*|too many|billing|csrf)\b", re.I)
-# A word alone may begin a result ("Forbidden City"): what follows it counts.
-_STOP = r"(?=\s*(?:\Z|\n|[.:;!,()\[\]*_`—–|<-]))"
-_WHY = (
-    r"(?=[\s_]*(?:\Z|\n|[^\w\s])|\s+"
-    r"(?:to|for|by|on|in|because|as|since|without|unless|due|while|when)\b)"
-)
-_NOT_LET = r"not\s+(?:allowed|permitted|authori[sz]ed)\b"
-_DO = (
-    r"(?:access|add|call|change|create|delete|do|edit|execute|invite|list|manage|modify|perform|"
-    r"post|push|read|remove|run|send|update|use|view|write)"
-)
-_KIND = (
-    r"(?<!['\"`])(?:permissions?|privileges?|rights\b|scopes?|roles?|authori[sz]ation|"
-    r"entitlements?)"
-)
-_NOT_HAVE = r"(?:(?:do|does|did)\s+not|(?:do|does|did)n['’]t)\s+have\s+(?!to\b)"
-
-
-def _refusal(after_word: str) -> re.Pattern[str]:
-    """Return the pattern of a refusal; `after_word` is what may follow "Forbidden" alone."""
-    return re.compile(
-        rf"""
-        (?:\x1b\[[0-9;]*m|<\w{{1,10}}>|[\W_])*(?=[^\W_])
-        (?:(?:error|failed|failure|warning|fatal|http(?:/\d(?:\.\d)?)?|40[13]|errno\s+\d+|
-            client\s+error|i['’]m\s+sorry|sorry|but)\b[\W_]+){{0,4}}
-        (?:
-            (?:permission|access)[\s_-]*(?:(?:is|was|has\s+been)\s+)?denied(?:exception|error)?
-            {_WHY}
-          | access\s+to\s[^\n]{{1,80}}?\s(?:is|was|has\s+been)\s+(?:denied|refused|forbidden)\b
-          | not[\s_-]*(?:authori[sz]ed|authenticated)(?:exception)?{_WHY}
-          | authentication\s+(?:(?:is\s+)?required|credentials\s+were\s+not\s+provided)\b
-          | (?:unauthori[sz]ed|forbidden)(?:exception|error|operation|\s+access)?{after_word}
-          | missing\s+access{_STOP}
-          | (?:insufficient|missing|not\s+enough)[\s_-]*(?:required[\s_-]+)?
-            (?:(?:the|oauth|api|access)\s+)?(?:[\w.:`'"-]+\s+)?{_KIND}(?:{_STOP}|\s+(?:to|for|in|on)\b)
-          | authori[sz]ation\s*(?:failed|denied|failure)\b
-          | operation[\s_]+not[\s_]+permitted\b
-          | (?:eperm|eacces)\b(?=\W+\w)
-          | denied\s*[:—–-](?!\s*\d)
-          | (?:you|your\s+\w+(?:\s+\w+)?)\s+{_NOT_HAVE}
-            [^.!?\n]{{0,80}}?\b(?:{_KIND}|access\s+to)\b
-          | you\s+lack\s+[^.!?\n]{{0,80}}?\b{_KIND}
-          | (?:i\s+am|i['’]m)\s+{_NOT_LET}
-          | (?:you\s+are|you['’]re)\s+{_NOT_LET}\s+to\s+{_DO}\b
-          | (?:(?:this|the|that|your)\s+)?(?:action|operation|request|command|(?:tool\s+)?call|tool)
-            \s+(?:(?:is|was|has\s+been)\s+)?(?:{_NOT_LET}|(?:denied|forbidden|refused|unauthori[sz]ed)\b)
-          | resource\s+not\s+accessible\s+by\b
-        )
-        """,
-        re.IGNORECASE | re.VERBOSE,
-    )
-
-
-_REFUSAL, _REFUSAL_IN_ERROR = _refusal(_STOP), _refusal(_WHY)
-_LACKS = re.compile(
-    rf"""
-        \b{_NOT_HAVE}[^.!?\n]{{0,80}}?\b{_KIND}(?!\s+of\s)
-      | \b(?:lacks?|is\s+missing|are\s+missing)\s+[^.!?\n]{{0,80}}?\b{_KIND}
-      | \b(?:is|are|was|were)\s+not\s+authori[sz]ed(?:\s+(?:to|for|by)\b|{_STOP})
-      | (?<=\w)\s+(?:is|are)\s+not\s+(?:allowed|permitted)\s+to\s+{_DO}\b
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-"""Missing permission of anyone: the text before it says of whom."""
-_REQUIREMENT = re.compile(
-    r"""
-    [^.!?:\n]{1,100}?\brequires?\s+
-    (?:the\s+(?:[^\s.!?]|[.\s](?=\S)){1,60}?|[A-Z][A-Z0-9_]+)\s+(?:permission|privilege)s?\b
-    """,
-    re.VERBOSE,
-)
-_WHO = re.compile(
-    r"""
-    [\W_]*(?:(?:error|sorry|warning)\b[\W_]+)?
-    (?:(?:the|this|your|current|calling)\s+){0,2}
-    (?:user|caller|account|agent|bot|client|app|application|session|token|api\s+key|key|member|
-       service\s+account|principal|you|i|we|channel|guild|server|role|person|operator|identity)
-    (?:\s+(?:with\s+\w+\s+)?(?:'[^']{1,60}'|"[^"]{1,60}"|`[^`]{1,60}`|[\w.@\#:/-]{1,60}))?
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)

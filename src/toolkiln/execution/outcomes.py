@@ -12,8 +12,9 @@ from pathlib import PurePath
 from typing import Any
 
 from toolkiln.errors import InputError, ToolkilnError
-from toolkiln.execution.classification import failure_in, is_refusal, reported_failure
+from toolkiln.execution.classification import failure_in, reported_failure
 from toolkiln.execution.executor import Bounds, ExecutionOutcome, Invocation
+from toolkiln.execution.refusals import is_refusal
 from toolkiln.model.call import Call, CallError, Result, Status, Timing
 from toolkiln.model.spec import ToolSpec
 from toolkiln.model.tool import ResolvedTool
