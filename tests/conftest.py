@@ -7,6 +7,7 @@ The usual run repeats the same examples, so that it says the same of the same co
 import gc
 import signal
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -37,3 +38,9 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests of the whole, the longest ones: short ones fill the end of a run."""
+    here = Path(__file__).parent
+    items.sort(key=lambda item: item.path.parent != here)
