@@ -28,7 +28,10 @@ _REFUSED = {
 }  # fmt: skip
 _SUCCEEDED = {"ok", "success", "succeeded", "active", "done", "completed", "complete", "pending"}
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
-_CODE_WORDS = ("status", "code", "error", "type", "reason", "error_code", "errorcode", "__type")
+_CODE_WORDS = (
+    "status", "code", "error", "type", "reason", "title", "error_code", "errorcode", "__type",
+    "error_type", "errortype", "exception",
+)  # fmt: skip
 """Fields that may have a refusal as a code: `access_denied`."""
 _CODE_FIELDS = ("status", "code", "status_code", "statuscode", "error_code", "errorcode")
 _ERROR_FIELDS = {
@@ -82,7 +85,10 @@ def failure_in(value: Any) -> Failure | None:
         return _failure_from(errors, value)
     # An error beside data may be a warning; a refusal is none.
     error = _text(value, "error")
-    is_refused = is_refusal(error) or (_is_bare_message(value) and is_only_refusal(text))
+    is_refused = is_refusal(error)
+    if not is_refused and text and _is_bare_message(value):
+        codes = [str(value.get(name)) for name in ("code", "errorcode", "__type")]
+        is_refused = is_only_refusal(text) or any(map(_is_refusal_code, codes))
     return Failure(error or text, True) if is_refused else None
 
 
@@ -103,14 +109,25 @@ def _json(text: str) -> dict[str, Any] | list[Any] | None:
 
 
 def _failure_from(text: str, value: Mapping[str, Any]) -> Failure:
-    codes = [_word(source.get(name)) for source in _sources(value) for name in _CODE_WORDS]
-    words = [code for code in codes if not code.isdigit()]
-    refused = any(code in _REFUSED or is_refusal(code) for code in (*words, text))
+    codes = _codes(value)
+    refused = is_refusal(text) or any(map(_is_refusal_code, codes))
     if "invalid_grant" in codes:  # OAuth's answer to an old code, with the status 400
         return Failure(text, False)
     if not refused and _http_code(value) in (401, 403):
         refused = OTHER_403.search(text) is None
     return Failure(text or _NO_REASON, refused)
+
+
+def _codes(value: Mapping[str, Any]) -> list[str]:
+    sources = list(_sources(value))
+    codes = [source.get(name) for source in sources for name in _CODE_WORDS]
+    return [code.strip() for code in codes if isinstance(code, str)]
+
+
+def _is_refusal_code(code: str) -> bool:
+    return code.casefold() in _REFUSED or (
+        not code.isdigit() and is_refusal(code.replace("-", "_"))
+    )
 
 
 def _with_plain_names(value: Mapping[Any, Any]) -> dict[str, Any]:
@@ -186,6 +203,7 @@ def _is_bare_message(value: Mapping[str, Any]) -> bool:
 _BARE_FIELDS = {
     "message", "detail", "msg", "reason", "code", "status", "status_code", "statuscode",
     "request_id", "requestid", "documentation_url", "error_code", "__type", "type", "title",
+    "errorcode", "hostid",
 }  # fmt: skip
 
 

@@ -34,7 +34,8 @@ def is_only_refusal(text: str) -> bool:
 
 def _normal(text: str) -> str:
     """Return a text without markup, with `AccessDenied` and `can't` as two words each."""
-    text = _WORD_START.sub(" ", _MARKUP.sub(" ", text.replace("’", "'")))
+    text = _MODULE.sub("", text.replace("’", "'"))
+    text = _WORD_START.sub(" ", _MARKUP.sub(" ", text))
     for pattern, words in _CONTRACTIONS:
         text = pattern.sub(words, text)
     return text
@@ -51,6 +52,7 @@ OTHER_403 = re.compile(
     r"\b(?:rate|quota|limit|throttl\w*|too many|billing|csrf|invalid grant)\b", re.IGNORECASE
 )
 _MARKUP = re.compile(r"\x1b\[[0-9;]*m|<\w{1,10}>|[_\t ]+")
+_MODULE = re.compile(r"\b(?:[a-z_]\w{0,40}\.){1,6}(?=[A-Z])")
 _WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _CONTRACTIONS = [
     (re.compile(r"(?i)\b(can)(?:not|'t)\b"), r"\1 not"),
@@ -59,6 +61,9 @@ _CONTRACTIONS = [
     (re.compile(r"(?i)(?<=\byou)'re\b"), " are"),
     (re.compile(r"(?i)(?<=[a-z])'ve\b"), " have"),
     (re.compile(r"(?i)\b(that|it)'s\b"), r"\1 is"),
+    (re.compile(r"(?i)\bno\s+longer\s+have\b"), "do not have"),
+    (re.compile(r"(?i)\bno\s+longer\b"), "not"),
+    (re.compile(r"(?i)\bnot\s+(?:currently|yet|properly|explicitly|sufficiently)\b"), "not"),
     (re.compile(r"(?i)(?<=\bauthori)s"), "z"),
     (re.compile(r"(?i)(?<=\bunauthori)s"), "z"),
 ]
@@ -69,9 +74,9 @@ def _pattern(*alternatives: str) -> re.Pattern[str]:
 
 
 # A word alone may begin a result ("Forbidden City"): what follows it counts.
-_STOP = r"(?=\s*(?:\Z|\n|[.:;!,()\[\]*`'—–|<-]))"
+_STOP = r"(?!\s*:\s*\d)(?=\s*(?:\Z|\n|[.:;!,()\[\]*`'—–|<-]))"
 _WHY = (
-    r"(?=\s*(?:\Z|\n|[^\w\s])|\s+(?:"
+    r"(?!\s*:\s*\d)(?=\s*(?:\Z|\n|[^\w\s])|\s+(?:"
     r"(?:to|for|by|on|in|because|as|since|with|without|unless|due|while|when|or)\b))"
 )
 _DO = (
@@ -109,6 +114,7 @@ _SUBJECT = (
     r"operator|identity|integration|requester|guests?|viewers?|login)"
     r"(?::?\s+(?:with\s+\w+\s+)?(?:'[^']{1,60}'|\"[^\"]{1,60}\"|`[^`]{1,60}`|(?!not\b)[\w.@#:/-]{1,60}))?"
 )
+_WORDS = r"(?:[^.!?\n]|\.(?=\w)){0,80}?"
 _NOT_LET = r"not\s+(?:allowed|permitted|authorized|entitled|eligible)"
 _NOT_DO = (
     r"(?!be\b|have\b|contain|exceed|start\b|end\b|equal|overlap|repeat|include|begin|need\b|appear)"
@@ -117,7 +123,9 @@ _REFUSED_ACTION = r"(?:denied|forbidden|refused|unauthorized|prohibited|disallow
 _NEEDED = r"(?:is\s+|are\s+)?(?:required|needed|necessary)\b"
 _START = (
     r"[\W_]*(?:(?:error|failed|failure|warning|fatal|exception|http(?:/\d(?:\.\d)?)?|[45]\d\d|errno\s+\d+|"
-    r"client|i\s+am\s+sorry|sorry|but|because|got|status|code|nope|no(?=,)|(?:that|this|it)\s+is)\b[\W_]+){0,5}"
+    r"client|i\s+am\s+sorry|sorry|but|because|got|status|code|nope|no(?=,)|(?:that|this|it)\s+is|"
+    r"(?:operation|request|call|command|tool|action)\s+(?:cancell?ed|failed|aborted|rejected|blocked|stopped)(?=\s?[:—-])"
+    r")\b[\W_]+){0,5}"
 )
 
 _MUST_BE = (
@@ -134,31 +142,41 @@ _REFUSALS = (
     rf"(?:access|(?:this|the)\s+\w+(?:\s+\w+)?)\s+(?:to\s[^\n.]{{1,60}}?\s)?(?:is\s+)?(?:only\s+)?"
     rf"(?:restricted\s+to|limited\s+to|reserved\s+for|available\s+(?:only\s+)?(?:to|for)|for)\s+"
     rf"(?:\w+\s+){{0,3}}?{_ROLE}",
+    rf"(?:this|the|that)\s+(?:\w+\s+)?\w+\s+(?:can|may|must)\s+only\s+be\s+\w+\s+by\s+(?:\w+\s+){{0,3}}?{_ROLE}",
+    rf"(?:this|that|it)\s+(?:\w+\s+)?(?:requires|needs)\s+(?:(?:an?|the|to\s+be)\s+)?(?:[^\s.!?]+\s+){{0,3}}?"
+    rf"(?:{_KIND}|{_ROLE}){_WHY}",
+    rf"must\s+be\s+(?:run|executed|called|started)\s+(?:as|by|with)\s+(?:\w+\s+){{0,2}}?(?:{_ROLE}|{_KIND})",
+    r"(?:[\w@.-]{1,60}\s+){1,3}(?:is|are)\s+not\s+in\s+the\s+sudoers\b",
+    r"(?:the\s+)?(?:user|operator|human|owner|reviewer|admin\w*)\s+(?:has\s+)?(?:denied|declined|rejected|refused)\s+"
+    r"(?:this|the|that|your|permission|access|to)\b",
+    r"you\s+(?:need|have)\s+to\s+(?:request|ask\s+for|obtain|get)\s+(?:access|permission|authorization)\b",
     rf"(?:you\s+are\s+)?not\s+(?:authorized|authenticated|authed|logged\s+in|signed\s+in)"
     rf"(?:\s+exception)?{_WHY}",
     rf"{_NOT_LET}(?:{_STOP}|\s+(?:to\s+{_DO}|for\s+(?:your|this|the)\s+(?:role|user|account|plan)))",
     rf"(?:unauthenticated|authentication\s+credentials\s+were\s+not\s+provided){_WHY}",
     rf"missing\s+(?:access|authentication){_STOP}",
-    rf"(?:insufficient|missing|not\s+enough|no|inadequate)\s+(?:required\s+)?"
+    rf"(?:missing\s+or\s+)?(?:insufficient|missing|not\s+enough|no|inadequate)\s+(?:required\s+)?"
     rf"(?:(?:the|oauth|api|access|user)\s+)?(?:(?!field|param|arg|prop|col|attr)[\w.`'\"-]+\s+)?"
     rf"(?:{_KIND}(?:\(s\))?(?:{_STOP}|\s+(?:to|for|in|on)\b|\s+[\w.:/-]+{_STOP})|access(?:{_STOP}|\s+(?:to|for)\b))",
-    r"operation\s+not\s+permitted\b|(?:eperm|eacces)\b(?=\W+\w)|(?:denied|refused)\s*[:—–-](?!\s*\d)",
+    r"operation\s+not\s+permitted\b|(?:eperm|eacces)\b(?=\W+\w)|"
+    r"(?:denied|refused)\s*[:—–-]\s+['\"`]?[a-z][\w'-]*\s+['\"`]?[a-z]",
     rf"(?:you|i|we|your\s+\w+(?:\s+\w+)?)\s+(?:(?:do|does|did)\s+not\s+have\s+(?!to\b)|ha(?:ve|s)\s+"
-    rf"(?:no|insufficient)\s+|lacks?\s+)[^.!?\n]{{0,80}}?\b(?:{_KIND}|access\s+to\b)",
-    rf"(?:i|we)\s+(?:am|are)\s+{_NOT_LET}\b",
-    rf"you\s+are\s+{_NOT_LET}(?:{_STOP}|\s+to\s+{_DO})|you\s+(?:can\s+not\s+(?:do\s+(?:that|this)|"
-    rf"access|perform\s+this)|may\s+not\s+{_DO})|i\s+can\s+not\s+do\s+that\W+you\s+do\s+not\s+have",
+    rf"(?:no|insufficient)\s+|lacks?\s+){_WORDS}\b(?:{_KIND}|access\s+to\b(?!\s+an?\b))",
+    rf"(?:i|we)\s+(?:am|are)\s+{_NOT_LET}\b|you\s+do\s+not\s+have\s+(?:the\s+)?right\s+to\s+{_DO}",
+    rf"you\s+are\s+{_NOT_LET}(?:{_STOP}|\s+to\s+(?:{_DO}|this\b|that\b))|you\s+(?:can\s+not\s+(?:do\s+(?:that|this)|"
+    rf"access|perform\s+this)|may\s+not\s+{_DO}"
+    rf"(?![^\n]{{0,80}}?(?:except|copyright|licen[sc]e|notice)))|i\s+can\s+not\s+do\s+that\W+you\s+do\s+not\s+have",
     rf"(?:(?:you|i|we|user)\s+)?(?:(?:must|need\s+to|needs\s+to|have\s+to|please)\s+(?:be\s+)?|are\s+not\s+)"
     rf"(?:first\s+)?(?:re-?)?(?:log|sign|authenticat)(?:ged|ed|e)?(?:[\s-]?in|\b)(?:{_STOP}|\s+"
     rf"(?:first|again|or\s+sign\s+up|with|before|and\s+try|to\s+(?:continue|proceed|get\s+access|{_DO}))\b)",
     rf"(?:{_SUBJECT}\s+)?{_MUST_BE}(?:{_STOP}|\s+(?:to\s+{_DO}|of|for\s+that)\b[^;,\n]{{0,60}}\Z)",
-    rf"(?:you\s+)?(?:must\s+have|need(?:\s+to\s+have)?|require)\s+(?:(?:the|an?)\s+)?"
-    rf"(?:[^\s.!?]+\s+){{0,5}}?(?:{_KIND}|(?:admin|root|owner|write|read|elevated|editor)\s+access\b)",
+    rf"(?:(?:you|i|we)\s+)?(?:must\s+have|need(?:\s+to\s+have)?|require)\s+(?:(?:the|an?)\s+)?"
+    rf"(?:[^\s.!?]+\s+){{0,5}}?(?:{_KIND}|(?<!internet )(?<!network )access\b)",
     rf"(?:your|the|this)\s+(?:\w+\s+)?(?:plan|subscription|tier|licen[sc]e|edition|role|account|"
-    rf"polic(?:y|ies)|api\s+key|key|token|permissions?|administrator|organi[sz]ation|workspace)\s+"
-    rf"(?:(?:does|do)\s+not\s+(?:allow|include|permit|support|cover|grant)|(?:is|are)\s+{_NOT_LET}|"
+    rf"polic(?:y|ies)|api\s+key|key|token|permissions?|administrator|organi[sz]ation|workspace|credentials)\s+"
+    rf"(?:\([^)\n]{{1,40}}\)\s+)?(?:(?:does|do)\s+not\s+(?:allow|include|permit|support|cover)|(?:is|are)\s+{_NOT_LET}|"
     rf"forbids?|prohibits?|(?:can|may)\s+not\s+{_NOT_DO})\b",
-    rf"only\s+(?!one\b|two\b|three\b|\d)(?:(?:the|an?|your)\s+)?(?:[\w'-]+\s+){{0,3}}?{_ROLE}"
+    rf"only\s+(?!one\b|two\b|three\b|\d)(?:(?:the|an?|your)\s+)?(?:[\w'-]{1, 30}\s+){{0,3}}?{_ROLE}"
     rf"[^.,\n]{{0,60}}?\s(?:(?:can|may)(?!\s+(?:not|be))|(?:is|are)\s+(?:allowed|permitted|"
     rf"authorized|able|entitled)|(?:has|have)\s+(?:access|permission|the\s+right))\b[^.,\n]{{0,80}}(?:[.!]|\Z)",
     rf"(?:for\s+)?{_ROLE}[\s-]+only{_STOP}",
@@ -175,23 +193,33 @@ _REFUSALS = (
     rf"(?:{_ROLE}|guests?|viewers?|users?|anonymous\s+users?|bots?|readers?|non-admins)\s+(?:may|can)\s+not\s+"
     rf"{_DO}[^.,;\n]{{0,60}}[.!]?\s*\Z",
     rf"you\s+do\s+not\s+own\b|not\s+(?:an?|the)\s+{_ROLE}{_STOP}",
-    r"(?:[\w']+\s+){0,3}polic(?:y|ies)\s+(?:prevents?|forbids?|prohibits?|blocks?|does\s+not\s+allow)\s+"
-    r"(?:this|that|the\s+(?:action|operation|request)|access|you)\b",
+    r"(?:[\w']{1,30}\s+){0,4}polic(?:y|ies)\s+(?:prevents?|forbids?|prohibits?|blocks?|does\s+not\s+allow)\s+"
+    r"(?:this|that|the\s+(?:action|operation|request)|access|you|(?:sharing|sending|using|calling|running|downloads?|"
+    r"uploads?|exports?|network)\b)",
     rf"{_KEY}\s+(?:(?:is|are|was|were)\s+)?(?:required|needed|rejected|refused|not\s+accepted){_WHY}",
-    rf"{_ROLE}\s+(?:access|login|credentials|{_KIND})\s+{_NEEDED}",
+    rf"{_ROLE}\s+(?:access|login|credentials|{_KIND})\s+{_NEEDED}(?!\?)",
     rf"(?:permissions?|privileges?|role)\s+(?:[A-Z`'\"][\w.:`'\" -]{{1,40}}?\s+)?{_NEEDED}{_STOP}",
-    rf"(?:invalid|incorrect|expired|missing|revoked|bad|wrong|unknown|no|malformed)\s+(?:or\s+\w+\s+)?"
+    rf"(?:request\s+(?:had|has|contains)\s+)?"
+    rf"(?:invalid|incorrect|expired|missing|revoked|bad|wrong|unknown|malformed|"
+    rf"no(?!\s+(?:session|login)))\s+(?:or\s+\w+\s+)?"
     rf"(?:\w+\s+)?{_KEY}(?:{_WHY}|\s+(?:pair|provided|found|were\s+(?:provided|supplied|given)|supplied|given|specified)\b)",
     r"(?:invalid|expired|revoked)\s+token(?=\s*(?:\Z|[.!,]))",
-    rf"(?:(?:(?:your|the|this|access|provided|api)\s+){{0,3}}(?:token|{_KEY}))"
+    rf"(?:(?:(?:your|the|this|access|provided|api|supplied|given|specified)\s+){{0,3}}(?:token|{_KEY}))"
     rf"(?:\s+(?:(?:you\s+)?provided|included\s+in\s+the\s+request|supplied))?"
     rf"(?:\s+(?:has|have|is|was|are)(?:\s+been)?)?\s+(?:expired|invalid|revoked|"
     rf"not\s+(?:valid|accepted)|missing|incorrect){_WHY}",
-    r"could\s+not\s+validate\s+credentials\b",
+    r"could\s+not\s+validate\s+credentials\b|unable\s+to\s+(?:locate|find|load)\s+credentials\b",
+    rf"(?:(?:access\s+to\s+)?(?:this|the|that|your)\s+(?:\w+\s+){{1,3}}(?:is|was|has\s+been)\s+)?"
     rf"(?:{_REFUSED_ACTION}|blocked|declined|disabled|{_NOT_LET}|restricted)\s+by\s+{_POWER}",
-    rf"(?:(?:this|the|that|your)\s+)?(?:action|operation|request|command|(?:tool\s+)?call|tool)"
-    rf"(?:\s+['\"`][^'\"`\n]{{1,40}}['\"`])?\s+(?:(?:is|was|has\s+been)\s+)?"
-    rf"(?:{_NOT_LET}|{_REFUSED_ACTION})\b(?:{_STOP}|\s+(?:because|for|to)\b|\s+by\s+{_POWER})",
+    rf"(?:the|your|an?)\s+{_POWER}\s+(?:has\s+|have\s+)?(?:disabled|blocked|restricted|forbidden|prohibited)\s+"
+    rf"(?:this|that|the|your|access)\b",
+    rf"\w+ing\s+(?:\w+\s+){{0,4}}is\s+(?:(?:limited|restricted|reserved)\s+(?:to|for)\s+(?:\w+\s+){{0,2}}?{_ROLE}|"
+    rf"(?:{_NOT_LET}|forbidden|prohibited|disabled)\s+for\s+(?:\w+\s+){{0,2}}?(?:you|users|guests|viewers|interns|"
+    rf"accounts?|bots?|{_ROLE}))",
+    r"(?:please\s+)?(?:log|sign)\s?in\s+to\s+continue\b|not\s+your\s+\w+[.!]?\Z",
+    rf"(?:(?:this|the|that|your)\s+)?(?:requested\s+)?(?:action|operation|request|command|"
+    rf"(?:tool\s+)?call|tool)(?:\s+['\"`][^'\"`\n]{{1,40}}['\"`])?\s+(?:(?:is|was|has\s+been)\s+)?"
+    rf"(?:{_NOT_LET}|{_REFUSED_ACTION})\b(?:{_STOP}|\s+(?:because|for|to|in\s+(?:this|your))\b|\s+by\s+{_POWER})",
     rf"(?:http|status(?:\s+code)?|error)\W{{0,3}}40[13]{_STOP}",
     r"resource\s+not\s+accessible\s+by\b",
     r"(?:the\s+)?requested\s+operation\s+requires\s+elevation\b",
@@ -200,25 +228,28 @@ _REFUSALS = (
 
 def _refusal(after_word: str) -> re.Pattern[str]:
     """Return the pattern of a refusal; `after_word` is what may follow "Forbidden" alone."""
-    word = rf"(?:unauthorized|forbidden)(?:\s+(?:exception|error|operation|access))?{after_word}"
+    word = (
+        r"(?:unauthorized|forbidden)(?:\s+(?:exception|error|operation|access|user|request))?"
+        + after_word
+    )
     return re.compile(rf"{_START}(?:{'|'.join((word, *_REFUSALS))})", re.IGNORECASE)
 
 
 _REFUSAL, _REFUSAL_IN_ERROR = _refusal(_STOP), _refusal(_WHY)
 _LACKS = _pattern(
-    rf"\b(?:do|does|did)\s+not\s+have\s+(?!to\b)[^.!?\n]{{0,80}}?\b{_KIND}(?!\s+of\s)",
-    rf"\b(?:lacks?|is\s+missing|are\s+missing|has\s+(?:no|insufficient))\s+[^.!?\n]{{0,80}}?\b{_KIND}",
+    rf"\b(?:do|does|did)\s+not\s+have\s+(?!to\b){_WORDS}\b{_KIND}(?!\s+of\s)",
+    rf"\b(?:lacks?|is\s+missing|are\s+missing|has\s+(?:no|insufficient))\s+{_WORDS}\b{_KIND}",
     rf"\b(?:is|are|was|were)\s+not\s+authorized(?:\s+(?:to|for|by)\b|{_STOP})",
     rf"(?<=\w)\W?\s+(?:is|are)\s+not\s+(?:allowed|permitted)\s+to\s+{_DO}",
 )
 """Missing permission of anyone: the text before it says of whom."""
 _IN_ERROR = _pattern(
-    r"\b(?:permission|access|authorization|logon|command|privilege)s?\s[^.;\n]{0,60}?\b(?<!not\s)denied\b"
+    r"\b(?:permission|access|authorization|logon|command|privilege)s?\s(?:[^.;\n]|\.(?=\w)){0,60}?\b(?<!not\s)denied\b"
     r"(?!\s+list)",
     r"\b(?:permission|access|authorization)\s+denied\b",
     r"\b(?:authentication|authorization|login|permission)s?\s+(?:error|exception|failed|failure|incorrect)\b",
     r"\b(?:is|are|was)\s+(?:forbidden|unauthorized|prohibited)\b|\brequest\s+forbidden\b|"
-    r"\bunauthenticated\b|\bunable\s+to\s+(?:authenticate|authorize)\b",
+    r"\bunauthenticated\b|\b(?:unable\s+to|(?:can|could|did)\s+not)\s+(?:authenticate|authorize|log\s?in|sign\s?in)\b",
     rf"\b(?:is|are)\s+not\s+(?:allowed|permitted)\s+to\s+{_NOT_DO}|\b{_NOT_LET}\s+(?:for|in)\s+(?:your\s+)?"
     rf"(?:role|user|account|plan|guests?|viewers?|{_ROLE})",
     rf"\b(?:user|role|guests?|viewers?|anonymous|bots?|non-admins|caller|key|token|agents?|{_ROLE})\b"
@@ -244,8 +275,21 @@ _IN_ERROR = _pattern(
     r"(?:\w*\s*(?:director|path|folder|root)|\Z)|\bnot\s+(?:with)?in\s+(?:the\s+)?(?:allowed|permitted)\s+"
     r"(?:director|path|folder|root)",
     rf"\b(?:user|operator|human|reviewer|owner)\s+(?:has\s+)?(?:denied|declined|rejected|refused)\b|"
-    rf"\b(?:{_REFUSED_ACTION}|blocked|declined|{_NOT_LET})\s+by\s+{_POWER}",
+    rf"\b(?:{_REFUSED_ACTION}|blocked|declined|disabled|restricted|{_NOT_LET})\b[^.;\n]{{0,40}}?\sby\s+{_POWER}",
     rf"\b(?:can|may|must)\s+only\s+be\s+\w+\s+by\b|\bonly\s+by\s+(?:the\s+)?{_ROLE}",
+    rf"\baccess\s[^.;\n]{{0,60}}?{_NOT_LET}|\b(?:path|directory)\s+traversal\b|\bread-only\s+access\b|"
+    rf"\bonly\s+has?\s+read\b|\byou\s+(?:can|may)\s+only\s+{_DO}\s[^.;\n]{{0,40}}\bown\b",
+    rf"\bunauthorized\b|\boperation\s+not\s+permitted\b|(?<!payment )(?<!card )\bdenied\W*\Z|"
+    rf"\bconsent\s+required\b|"
+    rf"\b{_ROLE}\s+required\b|\b(?:needs?|requires?)\s+(?:\w+\s+){{0,2}}approval\b",
+    r"\b(?:plan|subscription|tier|licen[sc]e|role|account|polic(?:y|ies)|key|token|permissions?|administrator|"
+    r"organi[sz]ation|workspace|credentials|settings|rules?|owner|sandbox)\b[^.;\n]{0,40}?\s(?:do|does|did)\s+not\s+"
+    r"(?:allow|permit|authorize|grant)\b",
+    r"\b(?:permissions?|privileges?|access\s+level|clearance|authorization)\s[^.;:\n'\"`]{0,30}?"
+    r"\b(?:denied|failed|insufficient|too\s+low|missing|revoked|not\s+(?:granted|held|sufficient))\b|"
+    r"\bonly\s+(?:has\s+)?\S+\s+(?:privileges?|permissions?|access)\b",
+    r"\b(?:not|without|missing|insufficient|lacks?|inadequate|bad|wrong)\s(?:[^.;:\n'\"`]{0,40}?\s)?"
+    r"(?:permissions?|privileges?|access\s+rights|credentials)\b(?!\s+(?:file|set|list|name|table))",
     r"\bblocked\s+a\s+frame\b|\bcode\s*=\s*permission\s+denied\b|\bnot\s+allowed\s+token\b",
 )
 """What may stand anywhere in an error."""
