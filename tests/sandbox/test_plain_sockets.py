@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -321,7 +322,8 @@ async def test_a_name_that_does_not_resolve_is_explained(reached: Reached) -> No
 
 async def test_psycopg_and_redis_work_unmodified(tmp_path: Path) -> None:
     links = tmp_path / "links"
-    for name in ("psycopg", "psycopg-binary", "typing-extensions", "redis"):
+    backport = ("async-timeout",) if sys.version_info < (3, 11, 3) else ()  # redis needs it
+    for name in ("psycopg", "psycopg-binary", "typing-extensions", "redis", *backport):
         installed_wheel(links, name)
     environ = {**os.environ, **offline(tmp_path / "cache", links)}
     (tmp_path / "redis").mkdir()
