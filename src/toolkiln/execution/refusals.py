@@ -122,12 +122,14 @@ _NOT_DO = (
 _REFUSED_ACTION = r"(?:denied|forbidden|refused|unauthorized|prohibited|disallowed|rejected)"
 _NEEDED = r"(?:is\s+|are\s+)?(?:required|needed|necessary)\b"
 _START = (
-    r"[\W_]*(?:(?:error|failed|failure|warning|fatal|exception|http(?:/\d(?:\.\d)?)?|[45]\d\d|errno\s+\d+|"
-    r"client|i\s+am\s+sorry|sorry|but|because|got|status|code|nope|no(?=,)|(?:that|this|it)\s+is|"
-    r"(?:operation|request|call|command|tool|action)\s+(?:cancell?ed|failed|aborted|rejected|blocked|stopped)(?=\s?[:—-])"
-    r")\b[\W_]+){0,5}"
+    r"[\W_]*(?=[^\W_])"
+    r"(?:[A-Za-z' ]{1,20}[,!]\s+|i\s+am\s+(?:afraid|sorry)(?:\s+that)?\s+)?"
+    r"(?:(?:error|failed|failure|warning|fatal|exception|http(?:/\d(?:\.\d)?)?|[45]\d\d|client|"
+    r"errno\s+\d+|i\s+am\s+sorry|sorry|but|because|got|status|code|nope|no(?=,)|"
+    r"(?:that|this|it)\s+is|(?:operation|request|call|command|tool|action)\s+"
+    r"(?:cancell?ed|failed|aborted|rejected|blocked|stopped)(?=\s?[:—-]))\b[\W_]+){0,5}"
+    r"(?:(?:(?:can|could|did)\s+not|failed\s+to|unable\s+to)\s[^:\n]{1,60}:\s+)?"
 )
-
 _MUST_BE = (
     r"(?:(?:must|needs?\s+to|ha(?:s|ve)\s+to)\s+be\s+|(?:are|is)\s+not\s+)"
     rf"(?:(?:an?|the|logged\s+in\s+as|of|one)\s+){{0,2}}(?:\w+\s+)?{_ROLE}"
@@ -143,16 +145,23 @@ _REFUSALS = (
     rf"(?:restricted\s+to|limited\s+to|reserved\s+for|available\s+(?:only\s+)?(?:to|for)|for)\s+"
     rf"(?:\w+\s+){{0,3}}?{_ROLE}",
     rf"(?:this|the|that)\s+(?:\w+\s+)?\w+\s+(?:can|may|must)\s+only\s+be\s+\w+\s+by\s+(?:\w+\s+){{0,3}}?{_ROLE}",
-    rf"(?:this|that|it)\s+(?:\w+\s+)?(?:requires|needs)\s+(?:(?:an?|the|to\s+be)\s+)?(?:[^\s.!?]+\s+){{0,3}}?"
+    rf"(?:this|that|it)\s+(?:\w+\s+)?(?:requires|needs)\s+(?:(?:an?|the|to\s+be)\s+)?(?:\S+\s+){{0,3}}?"
     rf"(?:{_KIND}|{_ROLE}){_WHY}",
     rf"must\s+be\s+(?:run|executed|called|started)\s+(?:as|by|with)\s+(?:\w+\s+){{0,2}}?(?:{_ROLE}|{_KIND})",
     r"(?:[\w@.-]{1,60}\s+){1,3}(?:is|are)\s+not\s+in\s+the\s+sudoers\b",
     r"(?:the\s+)?(?:user|operator|human|owner|reviewer|admin\w*)\s+(?:has\s+)?(?:denied|declined|rejected|refused)\s+"
     r"(?:this|the|that|your|permission|access|to)\b",
     r"you\s+(?:need|have)\s+to\s+(?:request|ask\s+for|obtain|get)\s+(?:access|permission|authorization)\b",
-    rf"(?:you\s+are\s+)?not\s+(?:authorized|authenticated|authed|logged\s+in|signed\s+in)"
+    rf"(?:(?:{_SUBJECT}\s+)(?:is\s+|are\s+|am\s+)?)?"
+    rf"not\s+(?:authorized|authenticated|authed|logged\s+in|signed\s+in)"
     rf"(?:\s+exception)?{_WHY}",
     rf"{_NOT_LET}(?:{_STOP}|\s+(?:to\s+{_DO}|for\s+(?:your|this|the)\s+(?:role|user|account|plan)))",
+    r"(?:you|your\s+\w+)\s+(?:have|has)\s+not\s+been\s+(?:granted|given|authorized|approved|cleared)\b",
+    rf"{_SUBJECT}\s+has\s+no\s+(?:\w+\s+)?(?:access|{_KIND})(?:{_STOP}|\s+(?:to|for|on|in)\b)",
+    rf"(?:restricted|limited|reserved)\s+(?:to|for)\s+(?:\w+\s+){{0,2}}?{_ROLE}{_STOP}",
+    rf"access\s+(?:to\s[^\n]{{1,60}}?\s)?(?:is\s+)?(?:denied|forbidden|{_NOT_LET}){_STOP}",
+    r"you\s+can\s+not\s+(?:use|run|call|view|see|edit|open|delete|do)\s+(?:this|that)\s+(?:command|tool|action|"
+    r"function|feature|page|resource|file|channel|endpoint|document|record|item|message|here)\b",
     rf"(?:unauthenticated|authentication\s+credentials\s+were\s+not\s+provided){_WHY}",
     rf"missing\s+(?:access|authentication){_STOP}",
     rf"(?:missing\s+or\s+)?(?:insufficient|missing|not\s+enough|no|inadequate)\s+(?:required\s+)?"
@@ -161,7 +170,7 @@ _REFUSALS = (
     r"operation\s+not\s+permitted\b|(?:eperm|eacces)\b(?=\W+\w)|"
     r"(?:denied|refused)\s*[:—–-]\s+['\"`]?[a-z][\w'-]*\s+['\"`]?[a-z]",
     rf"(?:you|i|we|your\s+\w+(?:\s+\w+)?)\s+(?:(?:do|does|did)\s+not\s+have\s+(?!to\b)|ha(?:ve|s)\s+"
-    rf"(?:no|insufficient)\s+|lacks?\s+){_WORDS}\b(?:{_KIND}|access\s+to\b(?!\s+an?\b))",
+    rf"(?:no|insufficient)\s+|lacks?\s+|are\s+lacking\s+|is\s+lacking\s+){_WORDS}\b(?:{_KIND}|access\s+to\b(?!\s+an?\b))",
     rf"(?:i|we)\s+(?:am|are)\s+{_NOT_LET}\b|you\s+do\s+not\s+have\s+(?:the\s+)?right\s+to\s+{_DO}",
     rf"you\s+are\s+{_NOT_LET}(?:{_STOP}|\s+to\s+(?:{_DO}|this\b|that\b))|you\s+(?:can\s+not\s+(?:do\s+(?:that|this)|"
     rf"access|perform\s+this)|may\s+not\s+{_DO}"
@@ -176,7 +185,7 @@ _REFUSALS = (
     rf"polic(?:y|ies)|api\s+key|key|token|permissions?|administrator|organi[sz]ation|workspace|credentials)\s+"
     rf"(?:\([^)\n]{{1,40}}\)\s+)?(?:(?:does|do)\s+not\s+(?:allow|include|permit|support|cover)|(?:is|are)\s+{_NOT_LET}|"
     rf"forbids?|prohibits?|(?:can|may)\s+not\s+{_NOT_DO})\b",
-    rf"only\s+(?!one\b|two\b|three\b|\d)(?:(?:the|an?|your)\s+)?(?:[\w'-]{1, 30}\s+){{0,3}}?{_ROLE}"
+    rf"only\s+(?!one\b|two\b|three\b|\d)(?:(?:the|an?|your)\s+)?(?:[\w'-]{{1,30}}\s+){{0,3}}?{_ROLE}"
     rf"[^.,\n]{{0,60}}?\s(?:(?:can|may)(?!\s+(?:not|be))|(?:is|are)\s+(?:allowed|permitted|"
     rf"authorized|able|entitled)|(?:has|have)\s+(?:access|permission|the\s+right))\b[^.,\n]{{0,80}}(?:[.!]|\Z)",
     rf"(?:for\s+)?{_ROLE}[\s-]+only{_STOP}",
@@ -201,7 +210,7 @@ _REFUSALS = (
     rf"(?:permissions?|privileges?|role)\s+(?:[A-Z`'\"][\w.:`'\" -]{{1,40}}?\s+)?{_NEEDED}{_STOP}",
     rf"(?:request\s+(?:had|has|contains)\s+)?"
     rf"(?:invalid|incorrect|expired|missing|revoked|bad|wrong|unknown|malformed|"
-    rf"no(?!\s+(?:session|login)))\s+(?:or\s+\w+\s+)?"
+    rf"no(?!\s+(?:session|login|such)))\s+(?:or\s+\w+\s+)?"
     rf"(?:\w+\s+)?{_KEY}(?:{_WHY}|\s+(?:pair|provided|found|were\s+(?:provided|supplied|given)|supplied|given|specified)\b)",
     r"(?:invalid|expired|revoked)\s+token(?=\s*(?:\Z|[.!,]))",
     rf"(?:(?:(?:your|the|this|access|provided|api|supplied|given|specified)\s+){{0,3}}(?:token|{_KEY}))"
@@ -217,9 +226,9 @@ _REFUSALS = (
     rf"(?:{_NOT_LET}|forbidden|prohibited|disabled)\s+for\s+(?:\w+\s+){{0,2}}?(?:you|users|guests|viewers|interns|"
     rf"accounts?|bots?|{_ROLE}))",
     r"(?:please\s+)?(?:log|sign)\s?in\s+to\s+continue\b|not\s+your\s+\w+[.!]?\Z",
-    rf"(?:(?:this|the|that|your)\s+)?(?:requested\s+)?(?:action|operation|request|command|"
-    rf"(?:tool\s+)?call|tool)(?:\s+['\"`][^'\"`\n]{{1,40}}['\"`])?\s+(?:(?:is|was|has\s+been)\s+)?"
-    rf"(?:{_NOT_LET}|{_REFUSED_ACTION})\b(?:{_STOP}|\s+(?:because|for|to|in\s+(?:this|your))\b|\s+by\s+{_POWER})",
+    rf"(?:(?:this|the|that|your)\s+)?(?:requested\s+)?(?:action|operation|request|command|resource|"
+    rf"endpoint|url|(?:tool\s+)?(?:call|use|execution)|tool)(?:\s+['\"`][^'\"`\n]{{1,40}}['\"`])?\s+(?:(?:is|was|has\s+been)\s+)?"
+    rf"(?:{_NOT_LET}|{_REFUSED_ACTION}|(?:blocked|declined|stopped)(?=\s+by))\b(?:{_STOP}|\s+(?:because|for|to|in\s+(?:this|your))\b|\s+by\s+{_POWER})",
     rf"(?:http|status(?:\s+code)?|error)\W{{0,3}}40[13]{_STOP}",
     r"resource\s+not\s+accessible\s+by\b",
     r"(?:the\s+)?requested\s+operation\s+requires\s+elevation\b",
@@ -290,6 +299,8 @@ _IN_ERROR = _pattern(
     r"\bonly\s+(?:has\s+)?\S+\s+(?:privileges?|permissions?|access)\b",
     r"\b(?:not|without|missing|insufficient|lacks?|inadequate|bad|wrong)\s(?:[^.;:\n'\"`]{0,40}?\s)?"
     r"(?:permissions?|privileges?|access\s+rights|credentials)\b(?!\s+(?:file|set|list|name|table))",
+    r"\b(?:must|need\s+to|have\s+to)\s+(?:be\s+)?(?:log|sign)(?:ged|ed)?\s?in\b|\bhas\s+no\s+access\b|"
+    rf"\b(?:do|does)\s+not\s+own\b|{_NOT_LET}\s+for\s+(?:this\s+|an?\s+)?(?:token|key|app|client|caller)|\btool\s+use\s+was\s+rejected\b",
     r"\bblocked\s+a\s+frame\b|\bcode\s*=\s*permission\s+denied\b|\bnot\s+allowed\s+token\b",
 )
 """What may stand anywhere in an error."""
@@ -297,12 +308,13 @@ _STATUS = _pattern(
     rf"(?<!expected )\b(?:http|status|code|returned|response|responded(?:\s+with)?|error)"
     rf"\W{{0,3}}e?40[13]"
     rf"(?:{_STOP}|\s+(?:from|for|on|when|by|while)\b)",
-    r"\b40[13]\s+(?:client\s+error|forbidden|unauthorized)\b|\A40[13]\Z",
+    r"\b40[13]\s+(?:client\s+error|forbidden|unauthorized)\b|\A(?:\w+:\s+)?40[13]\s*(?:\Z|[-–—:,])",
 )
 _REQUIREMENT = re.compile(
     r"[^.!?:\n]{1,100}?\brequires?\s+(?:the\s+(?:[^\s.!?]|[.\s](?=\S)){1,60}?|[A-Z][A-Z0-9 ]+)\s+"
     r"(?:permission|privilege)s?\b(?!\s+of\b)"
 )
 _WHO = re.compile(
-    rf"[\W_]*(?:(?:error|sorry|warning)\b[\W_]+)?(?:{_SUBJECT}|[\w.@-]+)", re.IGNORECASE
+    rf"[\W_]*(?:(?:error|sorry|warning)\b[\W_]+)?(?:{_SUBJECT}|(?!(?:s?he|it|they|who|nobody|everyone)\b)[\w.@-]+)",
+    re.IGNORECASE,
 )
