@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +243,7 @@ HELD_OUT = (Path(__file__).parent / "held_out_values.jsonl").read_text("utf-8")
     ("labelled", "size"),
     [
         ([(label, value) for label, values in SEEN.items() for value in values], 300),
-        ([tuple(json.loads(line)) for line in HELD_OUT.splitlines()], 200),
+        ([tuple(json.loads(line)) for line in HELD_OUT.splitlines()], 600),
     ],
     ids=["seen", "held out"],
 )
@@ -305,6 +306,16 @@ def test_any_text_can_be_classified(text: str) -> None:
     assert is_refusal(text) in (True, False)
     if len(text) > 300:
         assert failure_in(text) is None
+
+
+@each_row("part", ["'", "(", "- ", "have expired ", "policy tool ", "only the owner of ", "a.b."])
+def test_a_long_text_is_classified_quickly(part: str) -> None:
+    started = time.process_time()
+
+    is_refusal(part * 2000)
+    failure_in((part * 300)[:300])
+
+    assert time.process_time() - started < 0.5
 
 
 def outcome_of(function: Any) -> ExecutionOutcome:

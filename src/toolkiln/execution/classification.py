@@ -131,7 +131,7 @@ def _is_refusal_code(code: str) -> bool:
 
 
 def _with_plain_names(value: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(name).casefold(): content for name, content in value.items()}
+    return {str(name).casefold().replace("-", "_"): content for name, content in value.items()}
 
 
 def _sources(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -77,7 +77,7 @@ def _pattern(*alternatives: str) -> re.Pattern[str]:
 _STOP = r"(?!\s*:\s*\d)(?=\s*(?:\Z|\n|[.:;!,()\[\]*`'—–|<-]))"
 _WHY = (
     r"(?!\s*:\s*\d)(?=\s*(?:\Z|\n|[^\w\s])|\s+(?:"
-    r"(?:to|for|by|on|in|because|as|since|with|without|unless|due|while|when|or)\b))"
+    r"(?:to|for(?!\s+\d)|by|on|in|because|as|since|with|without|unless|due|while|when|or)\b))"
 )
 _DO = (
     r"(?:access|add|alter|approve|call|change|create|delete|deploy|do|edit|execute|export|invite|list|"
@@ -108,7 +108,7 @@ _POWER = (
     r"organi[sz]ation|sandbox|firewall|settings|deny)\b|" + _ROLE + ")"
 )
 _SUBJECT = (
-    r"(?:(?:the|this|your|current|calling|an?|my)\s+){0,2}"
+    r"(?:(?:the|this|your|current|calling|an?|my|provided|supplied|given)\s+){0,3}"
     r"(?:(?:service|user)\s+account|api\s+key|access\s+token|user|caller|account|agent|assistant|bot|client|"
     r"app|application|session|token|key|member|principal|you|i|we|channel|guild|server|role|person|"
     r"operator|identity|integration|requester|guests?|viewers?|login)"
@@ -125,20 +125,21 @@ _START = (
     r"[\W_]*(?=[^\W_])"
     r"(?:[A-Za-z' ]{1,20}[,!]\s+|i\s+am\s+(?:afraid|sorry)(?:\s+that)?\s+)?"
     r"(?:(?:error|failed|failure|warning|fatal|exception|http(?:/\d(?:\.\d)?)?|[45]\d\d|client|"
-    r"errno\s+\d+|i\s+am\s+sorry|sorry|but|because|got|status|code|nope|no(?=,)|"
+    r"errno\s+\d+|i\s+am\s+sorry|sorry|but|because|got|status|code|nope|rbac|iam|acl|"
+    r"upgrade\s+required|security|server|api|policy|no(?=,)|"
     r"(?:that|this|it)\s+is|(?:operation|request|call|command|tool|action)\s+"
     r"(?:cancell?ed|failed|aborted|rejected|blocked|stopped)(?=\s?[:—-]))\b[\W_]+){0,5}"
     r"(?:(?:(?:can|could|did)\s+not|failed\s+to|unable\s+to)\s[^:\n]{1,60}:\s+)?"
 )
 _MUST_BE = (
     r"(?:(?:must|needs?\s+to|ha(?:s|ve)\s+to)\s+be\s+|(?:are|is)\s+not\s+)"
-    rf"(?:(?:an?|the|logged\s+in\s+as|of|one)\s+){{0,2}}(?:\w+\s+)?{_ROLE}"
+    rf"(?:(?:an?|the|logged\s+in\s+as|of)\s+){{0,2}}(?:\w+\s+)?{_ROLE}"
 )
 
 _REFUSALS = (
-    rf"(?:permission|access|authorization|authentication|auth|log[io]n|sign[\s-]?in)s?\s*"
+    rf"(?:permission|approval|access|authorization|(?:\S+[\s-]factor\s+)?authentication|auth|log[io]n|sign[\s-]?in)s?\s*"
     rf"(?:(?:is|was|has\s+been)\s+)?(?:denied|refused|failed|failure|rejected|forbidden|prohibited|"
-    rf"required|(?<=permission\s)error|(?<=permissions\s)error|(?<=ation\s)(?:error|exception)){_WHY}",
+    rf"restricted|required|(?<=permission\s)error|(?<=permissions\s)error|(?<=ation\s)(?:error|exception)){_WHY}",
     rf"(?:permission|access|authorization)\s+denied\s+(?:exception|error){_WHY}",
     rf"access\s+to\s[^\n]{{1,80}}?\s(?:is|was|has\s+been)\s+(?:{_REFUSED_ACTION}|blocked|{_NOT_LET})\b",
     rf"(?:access|(?:this|the)\s+\w+(?:\s+\w+)?)\s+(?:to\s[^\n.]{{1,60}}?\s)?(?:is\s+)?(?:only\s+)?"
@@ -149,8 +150,9 @@ _REFUSALS = (
     rf"(?:{_KIND}|{_ROLE}){_WHY}",
     rf"must\s+be\s+(?:run|executed|called|started)\s+(?:as|by|with)\s+(?:\w+\s+){{0,2}}?(?:{_ROLE}|{_KIND})",
     r"(?:[\w@.-]{1,60}\s+){1,3}(?:is|are)\s+not\s+in\s+the\s+sudoers\b",
-    r"(?:the\s+)?(?:user|operator|human|owner|reviewer|admin\w*)\s+(?:has\s+)?(?:denied|declined|rejected|refused)\s+"
-    r"(?:this|the|that|your|permission|access|to)\b",
+    r"(?:the\s+)?(?:human\s+)?(?:user|operator|human|owner|reviewer|admin\w*)\s+(?:has\s+)?"
+    r"(?:denied|declined|rejected|refused)(?:[.!]?\s*\Z|\s+"
+    r"(?:this|the|that|your|permission|access|to)\b)",
     r"you\s+(?:need|have)\s+to\s+(?:request|ask\s+for|obtain|get)\s+(?:access|permission|authorization)\b",
     rf"(?:(?:{_SUBJECT}\s+)(?:is\s+|are\s+|am\s+)?)?"
     rf"not\s+(?:authorized|authenticated|authed|logged\s+in|signed\s+in)"
@@ -164,7 +166,7 @@ _REFUSALS = (
     r"function|feature|page|resource|file|channel|endpoint|document|record|item|message|here)\b",
     rf"(?:unauthenticated|authentication\s+credentials\s+were\s+not\s+provided){_WHY}",
     rf"missing\s+(?:access|authentication){_STOP}",
-    rf"(?:missing\s+or\s+)?(?:insufficient|missing|not\s+enough|no|inadequate)\s+(?:required\s+)?"
+    rf"(?:missing\s+or\s+)?(?:insufficient|missing|not\s+enough|no(?!\s+such)|inadequate)\s+(?:required\s+)?"
     rf"(?:(?:the|oauth|api|access|user)\s+)?(?:(?!field|param|arg|prop|col|attr)[\w.`'\"-]+\s+)?"
     rf"(?:{_KIND}(?:\(s\))?(?:{_STOP}|\s+(?:to|for|in|on)\b|\s+[\w.:/-]+{_STOP})|access(?:{_STOP}|\s+(?:to|for)\b))",
     r"operation\s+not\s+permitted\b|(?:eperm|eacces)\b(?=\W+\w)|"
@@ -175,7 +177,7 @@ _REFUSALS = (
     rf"you\s+are\s+{_NOT_LET}(?:{_STOP}|\s+to\s+(?:{_DO}|this\b|that\b))|you\s+(?:can\s+not\s+(?:do\s+(?:that|this)|"
     rf"access|perform\s+this)|may\s+not\s+{_DO}"
     rf"(?![^\n]{{0,80}}?(?:except|copyright|licen[sc]e|notice)))|i\s+can\s+not\s+do\s+that\W+you\s+do\s+not\s+have",
-    rf"(?:(?:you|i|we|user)\s+)?(?:(?:must|need\s+to|needs\s+to|have\s+to|please)\s+(?:be\s+)?|are\s+not\s+)"
+    rf"(?:{_SUBJECT}\s+)?(?:(?:must|need\s+to|needs\s+to|have\s+to|please)\s+(?:be\s+)?|are\s+not\s+)"
     rf"(?:first\s+)?(?:re-?)?(?:log|sign|authenticat)(?:ged|ed|e)?(?:[\s-]?in|\b)(?:{_STOP}|\s+"
     rf"(?:first|again|or\s+sign\s+up|with|before|and\s+try|to\s+(?:continue|proceed|get\s+access|{_DO}))\b)",
     rf"(?:{_SUBJECT}\s+)?{_MUST_BE}(?:{_STOP}|\s+(?:to\s+{_DO}|of|for\s+that)\b[^;,\n]{{0,60}}\Z)",
@@ -188,6 +190,11 @@ _REFUSALS = (
     rf"only\s+(?!one\b|two\b|three\b|\d)(?:(?:the|an?|your)\s+)?(?:[\w'-]{{1,30}}\s+){{0,3}}?{_ROLE}"
     rf"[^.,\n]{{0,60}}?\s(?:(?:can|may)(?!\s+(?:not|be))|(?:is|are)\s+(?:allowed|permitted|"
     rf"authorized|able|entitled)|(?:has|have)\s+(?:access|permission|the\s+right))\b[^.,\n]{{0,80}}(?:[.!]|\Z)",
+    r"only\s+(?:users|people|accounts|callers)\s+(?:with|in|who)\s[^.,\n]{1,60}?\s(?:can|may)(?!\s+be)\b"
+    r"[^.,\n]{0,80}(?:[.!]|\Z)",
+    rf"you\s+(?:can|may)\s+only\s+{_DO}\s[^.,;\n]{{0,40}}?\bown\b|you\s+are\s+(?:forbidden|prohibited)\s+from\b",
+    r"(?:the\s+)?(?:server|service|host|api|remote|system|gateway)\s+(?:has\s+)?(?:denied|refused)\s+"
+    r"(?:access|permission|authorization|the\s+request\W+(?:not\s+auth|unauth|forbidden))",
     rf"(?:for\s+)?{_ROLE}[\s-]+only{_STOP}",
     r"(?:this|the|that)\s+(?:\w+\s+)?(?:endpoint|feature|command|tool|api|action|function(?:ality)?|page|"
     r"resource|operation|model|area|channel|report)\s+is\s+(?:only\s+available|available\s+only|private|"
@@ -196,7 +203,7 @@ _REFUSALS = (
     rf"room|board)\s+is\s+private{_STOP}",
     r"your\s+(?:\w+\s+)?(?:level|clearance|role|permissions|privileges|rights)\s+(?:is|are)\s+"
     r"(?:too\s+low|insufficient|not\s+(?:sufficient|enough|high))",
-    r"(?:you|your\s+\w+(?:\s+\w+)?)\s+(?:have\s+been|has\s+been|were|was|are|is)\s+(?:denied|refused|banned|"
+    r"(?:you|your\s+\w+(?:\s+\w+){0,4}?)\s+(?:have\s+been|has\s+been|were|was|are|is)\s+(?:denied|refused|banned|"
     r"blocked|suspended|deactivated|locked|disabled|barred|restricted|rejected|revoked)\b",
     rf"your\s+\w+(?:\s+\w+)?\s+(?:is|are)\s+{_NOT_LET}\b",
     rf"(?:{_ROLE}|guests?|viewers?|users?|anonymous\s+users?|bots?|readers?|non-admins)\s+(?:may|can)\s+not\s+"
@@ -206,13 +213,13 @@ _REFUSALS = (
     r"(?:this|that|the\s+(?:action|operation|request)|access|you|(?:sharing|sending|using|calling|running|downloads?|"
     r"uploads?|exports?|network)\b)",
     rf"{_KEY}\s+(?:(?:is|are|was|were)\s+)?(?:required|needed|rejected|refused|not\s+accepted){_WHY}",
-    rf"{_ROLE}\s+(?:access|login|credentials|{_KIND})\s+{_NEEDED}(?!\?)",
+    rf"(?:(?:the|an?)\s+)?{_ROLE}\s+(?:access|login|credentials|approval|{_KIND})\s+{_NEEDED}(?!\?)",
     rf"(?:permissions?|privileges?|role)\s+(?:[A-Z`'\"][\w.:`'\" -]{{1,40}}?\s+)?{_NEEDED}{_STOP}",
     rf"(?:request\s+(?:had|has|contains)\s+)?"
     rf"(?:invalid|incorrect|expired|missing|revoked|bad|wrong|unknown|malformed|"
     rf"no(?!\s+(?:session|login|such)))\s+(?:or\s+\w+\s+)?"
     rf"(?:\w+\s+)?{_KEY}(?:{_WHY}|\s+(?:pair|provided|found|were\s+(?:provided|supplied|given)|supplied|given|specified)\b)",
-    r"(?:invalid|expired|revoked)\s+token(?=\s*(?:\Z|[.!,]))",
+    r"(?:invalid|expired|revoked)(?:\s+or\s+\w+)?\s+token(?=\s*(?:\Z|[.!,]))",
     rf"(?:(?:(?:your|the|this|access|provided|api|supplied|given|specified)\s+){{0,3}}(?:token|{_KEY}))"
     rf"(?:\s+(?:(?:you\s+)?provided|included\s+in\s+the\s+request|supplied))?"
     rf"(?:\s+(?:has|have|is|was|are)(?:\s+been)?)?\s+(?:expired|invalid|revoked|"
@@ -246,8 +253,8 @@ def _refusal(after_word: str) -> re.Pattern[str]:
 
 _REFUSAL, _REFUSAL_IN_ERROR = _refusal(_STOP), _refusal(_WHY)
 _LACKS = _pattern(
-    rf"\b(?:do|does|did)\s+not\s+have\s+(?!to\b){_WORDS}\b{_KIND}(?!\s+of\s)",
-    rf"\b(?:lacks?|is\s+missing|are\s+missing|has\s+(?:no|insufficient))\s+{_WORDS}\b{_KIND}",
+    rf"\b(?:do|does|did)\s+not\s+have\s+(?!to\b){_WORDS}\b(?:{_KIND}|access\s+to\b(?!\s+an?\b))(?!\s+(?:of|bits)\b)",
+    rf"\b(?:lacks?|is\s+missing|are\s+missing|has\s+(?:no|insufficient))\s+{_WORDS}\b{_KIND}(?!\s+bits\b)",
     rf"\b(?:is|are|was|were)\s+not\s+authorized(?:\s+(?:to|for|by)\b|{_STOP})",
     rf"(?<=\w)\W?\s+(?:is|are)\s+not\s+(?:allowed|permitted)\s+to\s+{_DO}",
 )
@@ -279,7 +286,8 @@ _IN_ERROR = _pattern(
     rf"\bnot\s+(?:(?:an?|the)\s+{_ROLE}|in\s+(?:the\s+)?(?:group|sudoers|allow\s?list|white\s?list|"
     rf"allowed\s+list|list\s+of\s+allowed))\b",
     rf"\b(?:restricted|reserved|disabled)\s+(?:to|for|by)\s+(?:your\s+)?(?:role|\w*\s*{_ROLE})",
-    r"\brestricted\s+action\b|\b(?:is|user)\s+restricted\b|\brow[\s-]level\s+security\b|\bpg hba\b",
+    r"\brestricted\s+action\b|\b(?:is|user)\s+(?:\w+\s+)?restricted\b|"
+    r"\brow[\s-]level\s+security\b|\bpg hba\b",
     r"\boutside\s+(?:of\s+)?(?:the\s+|your\s+)?(?:allowed|permitted|authorized|sandbox|workspace)\s*"
     r"(?:\w*\s*(?:director|path|folder|root)|\Z)|\bnot\s+(?:with)?in\s+(?:the\s+)?(?:allowed|permitted)\s+"
     r"(?:director|path|folder|root)",
@@ -297,10 +305,17 @@ _IN_ERROR = _pattern(
     r"\b(?:permissions?|privileges?|access\s+level|clearance|authorization)\s[^.;:\n'\"`]{0,30}?"
     r"\b(?:denied|failed|insufficient|too\s+low|missing|revoked|not\s+(?:granted|held|sufficient))\b|"
     r"\bonly\s+(?:has\s+)?\S+\s+(?:privileges?|permissions?|access)\b",
-    r"\b(?:not|without|missing|insufficient|lacks?|inadequate|bad|wrong)\s(?:[^.;:\n'\"`]{0,40}?\s)?"
-    r"(?:permissions?|privileges?|access\s+rights|credentials)\b(?!\s+(?:file|set|list|name|table))",
+    r"\b(?:not|without|missing|insufficient|lacks?|inadequate|bad|wrong)\s(?!find|found|parse|load|resolve|exist|save|set|update|fetch|get|list|change|apply)(?:[^.;:\n'\"`]{0,40}?\s)?"
+    r"(?:permissions?|privileges?|access\s+rights|credentials)\b(?!\s+(?:file|set|list|name|table|bit))",
     r"\b(?:must|need\s+to|have\s+to)\s+(?:be\s+)?(?:log|sign)(?:ged|ed)?\s?in\b|\bhas\s+no\s+access\b|"
     rf"\b(?:do|does)\s+not\s+own\b|{_NOT_LET}\s+for\s+(?:this\s+|an?\s+)?(?:token|key|app|client|caller)|\btool\s+use\s+was\s+rejected\b",
+    rf"\bpolicy\s+violation\b|\bbelongs\s+to\s+(?:another|someone)\b|\bcan\s+not\s+{_DO}[^.;\n]{{0,30}}?\s"
+    rf"(?:another|other|someone)\b|\bdisabled\s+for\s+(?:this|your)\s+(?:agent|role|user|account)\b",
+    rf"\bauthentication\s+(?:(?:is\s+)?required|unsuccessful)\b|\b(?:have|has)\s+no\s+{_KIND}(?!\s+bits)|"
+    rf"\bno\s+(?:\w+\s+){{0,2}}credentials\b|\binvalid\s+client\Z|\b(?:user|caller|client)\s+{_NOT_LET}\b",
+    rf"\b(?:read|writ|delet|access|execut|modify|runn|creat|edit|send|export|upload|download|open|chang|remov)ing\s"
+    rf"\S+\s+is\s+{_NOT_LET}|\b(?:command|call|request|action|tool|operation)\s+(?:(?:is|was)\s+)?blocked\b|"
+    rf"\Aforbidden\s\w+\Z",
     r"\bblocked\s+a\s+frame\b|\bcode\s*=\s*permission\s+denied\b|\bnot\s+allowed\s+token\b",
 )
 """What may stand anywhere in an error."""
