@@ -330,6 +330,6 @@ _REQUIREMENT = re.compile(
     r"(?:permission|privilege)s?\b(?!\s+of\b)"
 )
 _WHO = re.compile(
-    rf"[\W_]*(?:(?:error|sorry|warning)\b[\W_]+)?(?:{_SUBJECT}|(?!(?:[hs]h?e|it|they|who|nobody|everyone)\b)[\w.@-]+)",
+    rf"[\W_]*(?:(?:error|sorry|warning)\b[\W_]+)?(?:{_SUBJECT}|(?!(?:s?he|it|they|who|no\s?one|everyone)\b)[\w.@-]+)",
     re.IGNORECASE,
 )
