@@ -8,6 +8,7 @@ import ast
 import os
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import get_args
@@ -37,7 +38,8 @@ class Terminal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        path = os.pathsep.join((str(command().parent), os.environ["PATH"]))
+        folders = (command().parent, Path(sys.executable).parent)  # Debian has no `python`
+        path = os.pathsep.join((*map(str, folders), os.environ["PATH"]))
         kept = {key: text for key, text in os.environ.items() if not key.startswith("TOOLKILN_")}
         self.environ = {**kept, "PATH": path, "TOOLKILN_STATE": str(folder / "state")}
         self._ids: dict[str, str] = {}
