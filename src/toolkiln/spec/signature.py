@@ -7,6 +7,7 @@ that the runtime injects are left out.
 import ast
 import re
 from collections.abc import Container, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ _INJECTED_TYPE = re.compile(
     "|".join({"Context", *(name.rpartition(".")[2] for name in INJECTED_TYPES)})
 )
 """The words of which a file has at least one if it has parameters that are injected by type."""
+
 _INJECTED_NAMES = {"ctx": "context", "agent_state": "agent_state"}
 """What the runtime injects by the name of a parameter, unless its type is one of JSON."""
 
@@ -234,7 +236,7 @@ def _injected(
     source = _INJECTED_NAMES.get(name)
     if annotation is None:
         return source
-    if _INJECTED_TYPE.search(scope.module.source):
+    if _has_injected_types(scope.module.source):
         if found := injected_type(annotation, scope):
             return found
     return source if source and _is_unspecific(reader, annotation, scope) else None
@@ -248,6 +250,11 @@ def _is_unspecific(reader: TypeReader, node: ast.expr, scope: NameScope) -> bool
         return True
     options = [option for option in schema.get("anyOf", [schema]) if option != {"type": "null"}]
     return all(o in ({}, {"type": "object", "additionalProperties": True}) for o in options)
+
+
+@lru_cache(maxsize=64)
+def _has_injected_types(source: str) -> bool:
+    return _INJECTED_TYPE.search(source) is not None
 
 
 def injected_type(node: ast.expr, scope: NameScope) -> str | None:
