@@ -165,7 +165,7 @@ _ENGLISH = (
         Severity.WARNING,
         "tool tools full entire complete whole raw called invoked returns gives",
         rf"""\b{_TAKE}\b[^.!?\n]{{0,60}}?\b(?:outputs?|results?|responses?|data|contents?|values?
-                |arguments?|calls|everything|whatever|anything|what|information)\b[^.!?\n]{{0,50}}?\b
+                |arguments?|calls|everything|anything|what(?:ever)?|information)\b[^.!?\n]{{0,50}}?\b
             (?:(?:other|previous|prior|earlier|preceding|another)\s+tools?\b(?!\s+(?:such|like|on)\b)
                 |tools?\s+(?:that\s+)?(?:you(?:'ve)?\s+)?(?:have\s+)?(?:been\s+)?
                     (?:used|called|invoked)\s+(?:so\s+far|before|earlier|previously))
@@ -185,7 +185,7 @@ _ENGLISH = (
                 |\w+\s+tool\s+is\s+(?:used|called|invoked|run))\b[^!?\n]{{0,60}}?\b
             (?:must|always|change|add|set|bcc|replace|include)\b
         |\b(?:call|invoke|use|run)\s+\w+[^.!?\n]{{0,60}}?\b(?:pass|paste|put|include|send|append)\s+
-            (?:everything|all|whatever|what)\s+(?:that\s+)?it\s+(?:returns?|gives?|says?)\b""",
+            (?:everything|all|what(?:ever)?)\s+(?:that\s+)?it\s+(?:returns?|gives?|says?)\b""",
     ),
     _pattern(
         "acts behind the user's back",
