@@ -23,7 +23,7 @@ def fork_for_ever() -> int:
             signal.pause()
 
 
-@tool(timeout=1, processes=16)
+@tool(timeout=5, processes=16)
 def fork_bomb() -> int:
     """Fork, everybody, whatever happens."""
     while True:
