@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -309,13 +308,10 @@ def test_any_text_can_be_classified(text: str) -> None:
 
 
 @each_row("part", ["'", "(", "- ", "have expired ", "policy tool ", "only the owner of ", "a.b."])
-def test_a_long_text_is_classified_quickly(part: str) -> None:
-    started = time.process_time()
+def test_a_long_text_is_classified_by_patterns_that_do_not_backtrack(part: str) -> None:
+    failure_in((part * 300)[:300])  # one that does would not end in a lifetime
 
-    is_refusal(part * 2000)
-    failure_in((part * 300)[:300])
-
-    assert time.process_time() - started < 0.5
+    assert is_refusal(part * 10_000) == is_refusal(part * 2000)
 
 
 def outcome_of(function: Any) -> ExecutionOutcome:
