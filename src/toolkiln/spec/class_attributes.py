@@ -5,36 +5,41 @@ that are only known at run time are reported, not guessed.
 """
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from toolkiln.spec.annotations.evaluator import Unknown, evaluate
 from toolkiln.spec.findings import Findings
 from toolkiln.spec.namespace import ClassRef, Function, resolve
-from toolkiln.spec.options import bases, methods, report_unknown
+from toolkiln.spec.options import Base, bases, methods, report_unknown
 from toolkiln.spec.syntax import last_name
 
 _MAX_DEPTH = 20
 
 
-def ancestry(
-    reference: ClassRef, is_base: Callable[[str, str], bool], depth: int = 0
-) -> list[ClassRef]:
+def ancestry(reference: ClassRef, is_base: Callable[[str, str], bool]) -> list[ClassRef]:
     """Return a class and its local ancestors up to a base, or [] if it has no such base.
 
     `is_base` gets the last part of a base's name, and its dotted origin if it is imported.
     """
-    if depth > _MAX_DEPTH:
-        return []
-    scope = reference.scope
-    for base in bases(reference.node, scope):
-        if is_base(base.name, base.origin):
-            return [reference]
-        target = resolve(base.node, scope)
-        ancestors = ancestry(target, is_base, depth + 1) if isinstance(target, ClassRef) else []
-        if ancestors:
-            return [reference, *ancestors]
-    return []
+    lineages = reference.scope.module.lineages
+    if reference.node not in lineages:
+        lineages[reference.node] = list(_lineages(reference, set(), 0))
+    found = (chain for chain, base in lineages[reference.node] if is_base(base.name, base.origin))
+    return next(found, [])
+
+
+def _lineages(
+    reference: ClassRef, seen: set[ast.ClassDef], depth: int
+) -> Iterator[tuple[list[ClassRef], Base]]:
+    """Yield the bases of a class and of its local ancestors, each with the classes below it."""
+    seen.add(reference.node)
+    for base in bases(reference.node, reference.scope):
+        yield [reference], base
+        target = resolve(base.node, reference.scope)
+        if isinstance(target, ClassRef) and target.node not in seen and depth < _MAX_DEPTH:
+            for chain, further in _lineages(target, seen, depth + 1):
+                yield [reference, *chain], further
 
 
 def method_of(chain: list[ClassRef], name: str) -> tuple[Function, ClassRef] | None:

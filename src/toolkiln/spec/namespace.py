@@ -125,6 +125,8 @@ class Module:
         """Cache of resolved top-level names."""
         self.enum_members: dict[ast.ClassDef, dict[str, Any] | None] = {}
         """Cache of enum members."""
+        self.lineages: dict[ast.ClassDef, list[Any]] = {}
+        """Cache of the bases of classes, for `class_attributes`."""
         self._class_bindings: dict[ast.ClassDef, dict[str, Binding]] = {}
 
     @cached_property
